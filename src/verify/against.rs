@@ -113,6 +113,10 @@ impl<'a> Comparison<'a> {
     /// A directory may be missing from the host part if it contained nothing but databases, which are compared
     /// themselves.
     fn compare_directory(&self, entry: &Entry) {
+        // Of a wheel only files are installed (pip), so that a directory may be there or not, with any mode.
+        if self.fats.iter().any(|fat| fat.dist_info().is_some()) {
+            return;
+        }
         let counterparts: Vec<_> =
             (0..self.context.parts.all.len()).filter_map(|part| self.counterpart(part, &entry.path)).collect();
         let is_empty = |fat: &Input| {
@@ -122,9 +126,7 @@ impl<'a> Comparison<'a> {
         if counterparts.is_empty() && self.fats.iter().all(is_empty) {
             self.say(Rule::AgainstLost, &entry.path, "the empty directory is lost");
         }
-        // Wheels contain no directories.
-        let has_modes = self.fats.iter().all(|fat| fat.dist_info().is_none());
-        for counterpart in counterparts.into_iter().filter(|_| has_modes) {
+        for counterpart in counterparts {
             self.compare_mode(&[entry], counterpart);
         }
     }
@@ -217,14 +219,15 @@ impl<'a> Comparison<'a> {
     fn compare_mode(&self, versions: &[&Entry], counterpart: &Entry) {
         let is = counterpart.attributes.mode;
         let Some(was) = versions.first().map(|entry| entry.attributes.mode) else { return };
-        // Of the modes in wheels, only the executable bit is installed (Binary distribution format); the user's umask
-        // decides about the rest. A split clears set-ID bits.
+        // Of the modes in wheels, only the executable bit is installed (Binary distribution format); the user's umask, or
+        // the zip file where unzip unpacked it, decides about the rest. A split clears set-ID bits.
         let is_of_wheel = self.fats.iter().any(|fat| fat.dist_info().is_some());
         let is_installed = self.context.parts.kind == PartsKind::Installation;
         let is_same = |was: u16| {
-            let (plain, installed) = if was & 0o111 == 0 { (0o644, 0o600) } else { (0o755, 0o700) };
+            let (plain, unzipped, installed) =
+                if was & 0o111 == 0 { (0o644, 0o666, 0o600) } else { (0o755, 0o777, 0o700) };
             was & !0o6000 == is & !0o6000 && is & 0o6000 & !was == 0
-                || is_of_wheel && is == plain
+                || is_of_wheel && is & plain == plain && is & !unzipped == 0
                 || is_of_wheel && is_installed && is & 0o7700 == installed
         };
         if !versions.iter().any(|entry| is_same(entry.attributes.mode)) {
@@ -263,6 +266,7 @@ impl<'a> Comparison<'a> {
                     || self.context.parts.component.is_some() && entry.path.name().ends_with(b".kpm")
                     || archives.contains(&(number, &entry.path))
                     || above.contains(&entry.path)
+                    || self.context.parts.leave_out(&entry.path)
             };
             for entry in part.input.entries.iter().filter(|entry| !is_known(entry)) {
                 let reason = "the fat input does not have it";
@@ -284,9 +288,10 @@ impl<'a> Comparison<'a> {
                 continue;
             }
             let known = by_archive.remove(&number).unwrap_or_default();
-            for (key, target, _) in
-                archive.reader.entries().filter(|(key, target, _)| !known.contains(&(*key, *target)))
-            {
+            let is_extra = |key: &str, target: &str| {
+                !known.contains(&(key, target)) && !archive.is_left_out(key, self.context.parts)
+            };
+            for (key, target, _) in archive.reader.entries().filter(|(key, target, _)| is_extra(key, target)) {
                 let reason = format!("{key} for {target}: the fat input has no such code object");
                 self.context.findings.add(Rule::AgainstCodeAdded, archive.label.as_str(), reason);
             }

@@ -1,6 +1,6 @@
 //! Compares code objects: for each wrapper and target, a runtime must find the code of the fat binary.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -9,17 +9,30 @@ use super::against::Comparison;
 use super::lookup::{LookupStep, WrapperRequest};
 use super::rules::Rule;
 use super::thin::by_target;
-use crate::binary::{FatBinary, Wrapper};
-use crate::fatbin::{Bundle, CodeObject, FatbinError};
+use crate::binary::FatBinary;
+use crate::fatbin::{CodeObject, FatbinError, read_bundle};
 use crate::gpu::{GpuSet, TargetId};
-use crate::kpack::toc_key;
+use crate::kpack::{TocEntry, toc_key};
 use crate::report::table::counted;
 use crate::rope::{Content, Sha256, equal, to_usize};
 use crate::source::EntryPath;
 use crate::split::targets_of_bundle_file;
 
-/// A fat binary of one build, with the code objects of each of its wrappers.
-type FatBuild = (FatBinary, Vec<Vec<CodeObject>>);
+/// A binary with code, of one build.
+struct FatBuild {
+    binary: FatBinary,
+    /// The code objects of its bundles, of those that can be read.
+    bundles: Vec<Option<Vec<CodeObject>>>,
+    /// The number of the bundle of each wrapper.
+    wrappers: Vec<usize>,
+}
+
+impl FatBuild {
+    /// The code objects of a wrapper.
+    fn objects(&self, wrapper: usize) -> Option<&[CodeObject]> {
+        self.bundles.get(*self.wrappers.get(wrapper)?)?.as_deref()
+    }
+}
 
 /// The code objects of a wrapper in one build, in the order of their bundle.
 type FatCode<'a> = Vec<&'a CodeObject>;
@@ -38,10 +51,10 @@ impl Comparison<'_> {
     ) -> bool {
         let mut fat = Vec::new();
         for content in versions {
-            let Ok(Some(binary)) = FatBinary::scan(content) else { return false };
-            let bundle = |wrapper: &Wrapper| self.objects(content, wrapper.bundle, wrapper.limit);
-            let Ok(bundles) = binary.wrappers().iter().map(bundle).collect::<Result<Vec<_>, _>>() else { return false };
-            fat.push((binary, bundles));
+            let Some(build) = self.build(content).filter(|it| it.bundles.iter().all(Option::is_some)) else {
+                return false;
+            };
+            fat.push(build);
         }
         // A thin tree of split input contains split binaries without code for its GPUs.
         let thin = self.context.thin.gpus(path).filter(|_| !self.context.binaries.split.contains_key(path));
@@ -55,21 +68,29 @@ impl Comparison<'_> {
         if !self.has_form(path, &fat, split, requests.len()) {
             return true;
         }
-        requests.par_iter().enumerate().with_max_len(1).for_each(|(position, request)| {
+        let mut alike = BTreeMap::<_, Vec<_>>::new();
+        for (position, request) in requests.iter().enumerate() {
+            let bundles: Vec<_> = fat.iter().map(|build| build.wrappers.get(position)).collect();
             // Nothing can be looked up without a marker, which has been reported.
-            let Some(request) = request else { return };
-            let bundles = fat.iter().filter_map(|(_, bundles)| bundles.get(position));
-            if let Err(error) = self.compare_wrapper(path, position, bundles, request) {
-                self.say(Rule::AgainstUnreadable, path, format!("wrapper {position}: {error}"));
-            }
-        });
+            alike.entry(bundles).or_default().extend(request.as_ref().map(|request| (position, request)));
+        }
+        let alike: Vec<_> = alike.into_values().collect();
+        alike.par_iter().with_max_len(1).for_each(|wrappers| self.compare_wrappers(path, wrappers, &fat));
         true
+    }
+
+    /// A binary with code; `None` if it is none that can be read.
+    fn build(&self, content: &Arc<dyn Content>) -> Option<FatBuild> {
+        let binary = FatBinary::scan(content).ok()??;
+        let (places, wrappers) = binary.bundles();
+        let bundles = places.iter().map(|it| self.objects(content, it.bundle, it.limit).ok()).collect();
+        Some(FatBuild { binary, bundles, wrappers })
     }
 
     /// Compares everything but device code with that of each build: it must be the same as in one of them. `false` if the
     /// numbers of wrappers differ, so that these cannot be compared.
     fn has_form(&self, path: &EntryPath, fat: &[FatBuild], made: &Arc<dyn Content>, wrappers: usize) -> bool {
-        let differences: Vec<_> = fat.iter().map(|(binary, _)| binary.first_difference(made)).collect();
+        let differences: Vec<_> = fat.iter().map(|build| build.binary.first_difference(made)).collect();
         if !differences.iter().any(|difference| matches!(difference, Ok(None))) {
             match differences.into_iter().next() {
                 Some(Ok(Some(difference))) => self.say(Rule::AgainstBinary, path, difference),
@@ -77,7 +98,7 @@ impl Comparison<'_> {
                 Some(Ok(None)) | None => {}
             }
         }
-        let other = fat.iter().map(|(_, bundles)| bundles.len()).find(|number| *number != wrappers);
+        let other = fat.iter().map(|build| build.wrappers.len()).find(|number| *number != wrappers);
         if let Some(had) = other {
             self.say(
                 Rule::AgainstBinary,
@@ -90,7 +111,7 @@ impl Comparison<'_> {
 
     /// The code objects of a bundle.
     fn objects(&self, content: &Arc<dyn Content>, start: u64, limit: u64) -> Result<Vec<CodeObject>, FatbinError> {
-        Bundle::read(content, start, limit, self.context.resources)?.objects(content, self.context.resources)
+        read_bundle(content, start, limit, self.context.resources)
     }
 
     /// Compares a bundle file with code for several targets with its thin form. `false` if it is not such a file, or
@@ -117,16 +138,19 @@ impl Comparison<'_> {
     /// Compares a thin binary: it must contain exactly the code of the fat one that the GPUs can run. `false` if it is
     /// still fat, so that it must be unchanged.
     fn compare_thin(&self, path: &EntryPath, fat: &FatBuild, thin: &Arc<dyn Content>, gpus: &GpuSet) -> bool {
-        // An unreadable file has been reported.
-        let Ok(Some(binary)) = FatBinary::scan(thin) else { return false };
-        let (wrappers, bundles) = (binary.wrappers(), &fat.1);
-        if !self.has_form(path, std::slice::from_ref(fat), thin, wrappers.len()) {
+        // An unreadable file has been reported, and so has an unreadable bundle.
+        let Some(found) = self.build(thin) else { return false };
+        if !self.has_form(path, std::slice::from_ref(fat), thin, found.wrappers.len()) {
             return true;
         }
-        wrappers.par_iter().zip(bundles).enumerate().with_max_len(1).for_each(|(position, (wrapper, bundle))| {
-            let Ok(found) = self.objects(thin, wrapper.bundle, wrapper.limit) else { return };
+        // The first wrapper stands for all that lead to the same bundles.
+        let pairs = fat.wrappers.iter().zip(&found.wrappers).enumerate().rev();
+        let pairs: BTreeMap<_, _> = pairs.map(|(position, bundles)| (bundles, position)).collect();
+        let firsts: Vec<_> = pairs.into_values().collect();
+        firsts.par_iter().with_max_len(1).for_each(|&position| {
+            let (Some(bundle), Some(found)) = (fat.objects(position), found.objects(position)) else { return };
             let name = format!("wrapper {position}");
-            if let Err(error) = self.compare_thin_bundle(path, &name, bundle, &found, gpus) {
+            if let Err(error) = self.compare_thin_bundle(path, &name, bundle, found, gpus) {
                 self.say(Rule::AgainstUnreadable, path, format!("{name}: {error}"));
             }
         });
@@ -170,23 +194,47 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    fn compare_wrapper<'a>(
+    /// Compares the code of wrappers that lead to the same bundles.
+    fn compare_wrappers(&self, path: &EntryPath, wrappers: &[(usize, &WrapperRequest)], fat: &[FatBuild]) {
+        let Some((first, _)) = wrappers.first() else { return };
+        let builds: Vec<FatCode> =
+            fat.iter().filter_map(|build| Some(build.objects(*first)?.iter().collect())).collect();
+        // The first wrapper stands for all that lead to the same code, of which the same is expected.
+        let (mut found, mut known, mut sums) = (Vec::new(), HashSet::new(), HashMap::new());
+        for (position, request) in wrappers {
+            let of_wrapper = self.found_by(path, *position, request, &builds);
+            self.context.findings.counts.compared_code_objects.add(of_wrapper.len() as u64);
+            for it in of_wrapper {
+                let (entry, expected) = ((it.archive, it.entry.ordinal), it.expected.iter().map(|code| &code.target));
+                if known.insert((entry, it.target.clone(), expected.collect::<Vec<_>>())) {
+                    let sum = *sums.entry(entry).or_insert_with(|| self.sum(path, *position, &it));
+                    found.extend(sum.map(|sum| (*position, sum, it)));
+                }
+            }
+        }
+        // Held so that it is decompressed once for all targets, unless it is damaged. A thread that holds a bundle may not wait
+        // for memory for another one, nor for a stream.
+        let packed: Vec<_> = builds.iter().filter_map(|code| code.iter().find_map(|it| it.bundle.as_ref())).collect();
+        let _held = match &*packed {
+            [bundle] if bundle.is_decompressed_in_memory() => bundle.pin_whole().ok(),
+            _ => None,
+        };
+        for (position, sum, found) in &found {
+            self.compare_object(path, *position, found, sum);
+        }
+    }
+
+    /// The code objects that a runtime finds for a wrapper.
+    fn found_by<'a>(
         &self,
         path: &EntryPath,
         position: usize,
-        bundles: impl Iterator<Item = &'a Vec<CodeObject>>,
         request: &WrapperRequest,
-    ) -> Result<(), CodeError> {
+        builds: &[FatCode<'a>],
+    ) -> Vec<ArchivedObject<'a>> {
         let directory = path.parent().unwrap_or_else(EntryPath::root);
         let key = toc_key(&request.marker.kernel_name, to_usize(request.index.into()));
-        let mut compressed = Vec::new();
-        let mut builds = Vec::<FatCode>::new();
-        for bundle in bundles {
-            compressed.extend(bundle.iter().find_map(|object| object.bundle.as_ref()));
-            builds.push(bundle.iter().collect());
-        }
-        let wanted = (path, position, &*key);
-        let mut found = self.found_on_devices(wanted, &builds, request);
+        let mut found = self.found_on_devices((path, position, &*key), builds, request);
         // Any other code that is found under its name must be code that a device of that target would have run.
         for target in &self.context.archives.targets {
             let steps = self.context.archives.steps(&directory, &request.marker.kpack_search_paths, target);
@@ -195,36 +243,26 @@ impl Comparison<'_> {
                 if !self.account(step, &key) {
                     continue;
                 }
-                let versions = loaded(&builds, target);
+                let versions = loaded(builds, target);
                 if versions.is_empty() {
                     let reason = format!("wrapper {position} had no code for {target}, but now has some");
                     self.say(Rule::AgainstCodeAdded, path, reason);
                 } else {
-                    found.extend(self.found(wanted, step, &versions));
+                    found.extend(self.found(&key, step, &versions));
                 }
             }
         }
-        // Held so that it is decompressed once for all targets. A thread that holds a bundle may not wait for memory
-        // for another one, nor for a stream.
-        let _held = match compressed.as_slice() {
-            [bundle] if bundle.is_decompressed_in_memory() => Some(bundle.pin_whole()?),
-            _ => None,
-        };
-        for found in &found {
-            self.compare_object(path, position, found);
-        }
-        Ok(())
+        found
     }
 
     /// What archives have for each device that the fat binary has code for, in each of its modes. Both are asked as a
     /// runtime asks them.
     fn found_on_devices<'a>(
         &self,
-        wanted: (&EntryPath, usize, &str),
+        (path, position, key): (&EntryPath, usize, &str),
         builds: &[FatCode<'a>],
         request: &WrapperRequest,
     ) -> Vec<ArchivedObject<'a>> {
-        let (path, position, key) = wanted;
         let directory = path.parent().unwrap_or_else(EntryPath::root);
         let (mut found, mut known, mut lost) = (Vec::new(), HashSet::new(), BTreeMap::new());
         // Empty code objects run nowhere.
@@ -243,7 +281,7 @@ impl Comparison<'_> {
                 let steps = self.context.archives.steps(&directory, &request.marker.kpack_search_paths, &device);
                 match steps.iter().find(|step| self.context.archives.holds(step, key)) {
                     Some(step) if known.insert((step.archive, step.target.clone(), target)) => {
-                        found.extend(self.found(wanted, step, &versions));
+                        found.extend(self.found(key, step, &versions));
                     }
                     Some(_) => {}
                     None => drop(lost.entry(target).or_insert(device)),
@@ -264,41 +302,36 @@ impl Comparison<'_> {
         accounted.insert((step.archive, key.to_owned(), step.target.clone()))
     }
 
-    /// The code objects that a runtime finds. They are read before any bundle is held, since reading waits for memory. What
-    /// cannot be read is a finding, and the others are compared.
-    fn found<'a>(
-        &self,
-        (path, position, key): (&EntryPath, usize, &str),
-        step: &LookupStep,
-        expected: &[&'a CodeObject],
-    ) -> Option<ArchivedObject<'a>> {
+    /// What a runtime finds at a step.
+    fn found<'a>(&self, key: &str, step: &LookupStep, expected: &[&'a CodeObject]) -> Option<ArchivedObject<'a>> {
         self.account(step, key);
-        let archive = self.context.archives.list.get(step.archive)?;
-        let reader = &archive.reader;
-        let (mut sha256, mut size) = (Sha256::default(), 0);
+        let entry = self.context.archives.list.get(step.archive)?.reader.find(key, &step.target).ok()??;
+        Some(ArchivedObject { archive: step.archive, target: step.target.clone(), entry, expected: expected.to_vec() })
+    }
+
+    /// The digest of a code object of an archive, which is read before any bundle is held, since reading waits for memory. What
+    /// cannot be read is a finding, and the others are compared.
+    fn sum(&self, path: &EntryPath, position: usize, found: &ArchivedObject) -> Option<[u8; 32]> {
+        let (archive, mut sha256) = (self.context.archives.list.get(found.archive)?, Sha256::default());
         let take = |piece: &[u8]| -> std::io::Result<()> {
-            size += piece.len() as u64;
             sha256.update(piece);
             Ok(())
         };
-        let entry = reader.find(key, &step.target).transpose();
-        let read = entry.map_or(Ok(()), |entry| reader.read(&entry?, &self.context.resources.budget, take));
-        if let Err(error) = read {
-            let (target, archive) = (&step.target, &archive.label);
+        if let Err(error) = archive.reader.read(&found.entry, &self.context.resources.budget, take) {
+            let (target, archive) = (&found.target, &archive.label);
             let reason = format!("wrapper {position}: what is found for {target} in {archive} cannot be read: {error}");
             self.say(Rule::AgainstUnreadable, path, reason);
             return None;
         }
-        let (target, expected, sha256) = (step.target.clone(), expected.to_vec(), sha256.finish());
-        Some(ArchivedObject { archive: step.archive, target, expected, size, sha256 })
+        Some(sha256.finish())
     }
 
-    fn compare_object(&self, path: &EntryPath, position: usize, found: &ArchivedObject) {
-        self.context.findings.counts.compared_code_objects.add(1);
+    fn compare_object(&self, path: &EntryPath, position: usize, found: &ArchivedObject, sum: &[u8; 32]) {
         let mut unread = None;
-        for CodeObject { content, target, .. } in found.expected.iter().filter(|it| it.content.size() == found.size) {
+        let is_as_long = |it: &&&CodeObject| it.content.size() == found.entry.original_size;
+        for CodeObject { content, target, .. } in found.expected.iter().filter(is_as_long) {
             match Sha256::of_content(&**content) {
-                Ok(sha256) if sha256 == found.sha256 => return,
+                Ok(sha256) if sha256 == *sum => return,
                 Ok(_) => {}
                 Err(error) => {
                     unread = Some(format!("wrapper {position}: its code for {target} cannot be read: {error}"));
@@ -330,8 +363,7 @@ struct ArchivedObject<'a> {
     archive: usize,
     /// The name in it.
     target: String,
+    entry: TocEntry,
     /// The code objects that it may be equal to.
     expected: Vec<&'a CodeObject>,
-    size: u64,
-    sha256: [u8; 32],
 }

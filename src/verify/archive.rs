@@ -69,7 +69,8 @@ pub(super) fn check_all(context: &Context<'_>, listed: &ProvenFiles, are_proven:
             checked.check_entries(budget, findings, progress);
         }
         // An installation may contain only some of the binaries.
-        let orphans = if archive.is_reached() && kind.is_separate() { archive.orphans() } else { Vec::new() };
+        let mut orphans = if archive.is_reached() && kind.is_separate() { archive.orphans() } else { Vec::new() };
+        orphans.retain(|entry| !archive.is_left_out(entry, context.parts));
         if !orphans.is_empty() {
             let reason = format!("no wrapper asks for {}", enumerate(&orphans));
             findings.add(Rule::OrphanEntry, archive.label.as_str(), reason);

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::VerifyError;
-use super::installed::{Origins, install};
-use super::parts::{Part, Parts, PartsKind, check_parts};
+use super::parts::{Part, Parts, PartsKind};
 use super::report::{Findings, Tools};
 use super::rules::Rule;
+use super::views::check_parts;
 use crate::artifact::{
     ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive, shards,
 };
 use crate::opened::{DirectoryListing, LocatedStatement, Named, NamedPath};
 use crate::resources::Resources;
-use crate::source::{EntryPath, Input, SourceError};
+use crate::source::{Input, Origins, SourceError};
 use crate::split::{STATEMENT, component_of_statement, statement_of_component};
 use crate::view::REPORTS;
 
@@ -107,7 +107,7 @@ fn open_component(
     }
     for (family, path) in families {
         let label = ArtifactName::new(&component, &family).to_string();
-        match flattened(&path, resources) {
+        match Manifest::open_installed(&path, resources) {
             Ok((input, origins)) => parts.push(Part::of_artifact(family, label, input, origins, resources)),
             Err(VerifyError::Manifest(error)) => findings.add(Rule::ArtifactManifest, label, error),
             Err(error) => return Err(error),
@@ -145,16 +145,6 @@ fn missing_host(sibling: &Path, resources: &Arc<Resources>) -> Result<Part, Veri
     let mut input = Input::open(sibling, resources)?;
     input.entries.clear();
     Ok(Part::of_artifact(GENERIC.to_owned(), String::new(), input, Origins::default(), resources))
-}
-
-/// An artifact as installed, with its prefixes laid over each other, and where its files were.
-fn flattened(path: &Path, resources: &Arc<Resources>) -> Result<(Input, Origins), VerifyError> {
-    let mut input = Input::open(path, resources)?;
-    let manifest = Manifest::of(&input)?;
-    manifest.keep_installed(&mut input);
-    let installed = |path: &EntryPath| path.below(manifest.prefix_of(path)?).filter(|path| !path.is_root());
-    let origins = install(&mut input, installed);
-    Ok((input, origins))
 }
 
 /// The artifacts that `--against` names: one, or those in a directory, or those in all of its shards.
@@ -204,8 +194,9 @@ impl FatArtifacts {
     pub(super) fn of_component(&self, component: &str, resources: &Arc<Resources>) -> Result<Vec<Input>, VerifyError> {
         let of_component = self.artifacts.iter().filter(|(name, _)| name.component == component);
         let places = of_component.map(|(_, path)| path).chain(self.is_alone.then_some(&self.path));
-        let inputs: Vec<_> =
-            places.map(|place| Ok(flattened(place, resources)?.0)).collect::<Result<_, VerifyError>>()?;
+        let inputs: Vec<_> = places
+            .map(|place| Ok(Manifest::open_installed::<VerifyError>(place, resources)?.0))
+            .collect::<Result<_, VerifyError>>()?;
         if inputs.is_empty() {
             return Err(ManifestError::Missing(self.path.join(component)).into());
         }

@@ -1,11 +1,11 @@
-//! The distributions in the input: the relations in their METADATA, and the files in their RECORD.
+//! The distributions in the input, by their METADATA, statement and RECORD.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::devices::{devices, is_of_target, key};
+use super::devices::devices;
 use super::lookup::names_archive;
 use super::parts::{Part, Parts};
-use super::report::{Findings, enumerate};
+use super::report::Findings;
 use super::rules::Rule;
 use crate::database::named_arch;
 use crate::gpu::{BundleKey, GpuSet};
@@ -13,7 +13,7 @@ use crate::memory::{Parser, ParserMemory, TableError};
 use crate::opened::statement_in;
 use crate::source::{EntryKind, EntryPath, InputKind};
 use crate::split::{HOST, PartManifest, Statement};
-use crate::wheel::{Claims, Metadata, PART_MANIFEST, Stated, accepts, normalise};
+use crate::wheel::{Claims, Metadata, PART_MANIFEST, STATEMENT, Stated, accepts, normalise, part_in};
 
 /// A `*.dist-info` directory.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl Distribution<'_> {
         let mut payload = self.payload().peekable();
         if payload.peek().is_none() {
             // There is no RECORD, or it names nothing that is installed. Its name and its requirements determine the role.
-            let is_named = self.name().is_some_and(|(name, _)| key(&name).is_some());
+            let is_named = self.name().is_some_and(|(name, _)| part_in(&name).is_some());
             return if is_named && has_pins { Role::Device } else { Role::Other };
         }
         let part = self.part;
@@ -206,18 +206,13 @@ impl Distribution<'_> {
     }
 
     /// The names of the device distributions that its METADATA names.
-    fn devices(&self) -> impl Iterator<Item = String> {
+    pub(super) fn devices(&self) -> impl Iterator<Item = String> {
         self.metadata.iter().flat_map(devices).flat_map(|(_, of_extra)| of_extra).map(|(name, _)| name)
     }
 
     /// Whether it belongs to a split.
     pub(super) fn is_of_split(&self) -> bool {
         self.role != Role::Other
-    }
-
-    /// Whether an installer installed it.
-    pub(super) fn is_installed(&self) -> bool {
-        self.part.input.entry(&self.directory.child(b"INSTALLER")).is_some()
     }
 
     /// Whether its RECORD states any digest.
@@ -265,7 +260,7 @@ impl Distribution<'_> {
     /// Of a device distribution: its pins of the host distribution, which METADATA names first, and of the device
     /// distributions of its families, whose names begin like its own. Others are those of `--device-requires-dist`, and
     /// may have the same version by chance.
-    fn pins_of_split(&self) -> impl Iterator<Item = (String, &str)> {
+    pub(super) fn pins_of_split(&self) -> impl Iterator<Item = (String, &str)> {
         let is_of_split = move |(number, (name, _)): &(usize, (String, &str))| *number == 0 || self.is_sibling(name);
         self.pins().enumerate().filter(is_of_split).map(|(_, pin)| pin)
     }
@@ -276,14 +271,14 @@ impl Distribution<'_> {
     }
 
     /// The pin of the host distribution.
-    fn host_pin(&self) -> Option<(String, &str)> {
+    pub(super) fn host_pin(&self) -> Option<(String, &str)> {
         self.pins().next().filter(|(name, _)| !self.is_sibling(name))
     }
 
     /// Whether another device distribution has a name that begins like that of this one.
     fn is_sibling(&self, name: &str) -> bool {
         let prefix = |name: &str| {
-            let key = key(name)?.to_string().replace('_', "-");
+            let key = part_in(name)?.to_string().replace('_', "-");
             Some(name.strip_suffix(&key)?.to_owned())
         };
         self.name().and_then(|(own, _)| prefix(&own)).is_some_and(|own| prefix(name) == Some(own))
@@ -295,91 +290,22 @@ pub(super) fn present_keys(distributions: &[&Distribution<'_>]) -> BTreeSet<Bund
     let existing: BTreeSet<_> = distributions.iter().filter_map(|it| Some(it.name()?.0)).collect();
     let hosts = distributions.iter().filter_map(|host| host.metadata.as_ref());
     let offered = hosts.flat_map(devices).flat_map(|(_, devices)| devices).map(|(name, _)| name);
-    offered.filter(|name| existing.contains(name)).filter_map(|name| key(&name)).collect()
+    offered.filter(|name| existing.contains(name)).filter_map(|name| part_in(&name)).collect()
 }
 
-/// Reports distributions of a split that are installed twice in one place. Python and installers see one of them.
-fn check_twice(distributions: &[Distribution<'_>], findings: &Findings) {
-    let mut found = BTreeMap::<(usize, String), Vec<&Distribution<'_>>>::new();
-    for it in distributions {
-        if let Some((name, _)) = it.name() {
-            found.entry((it.number, name)).or_default().push(it);
+/// Reports statements, and METADATA of host distributions, that cannot be read.
+pub(super) fn check_readable(distributions: &[Distribution<'_>], findings: &Findings) {
+    for it in distributions.iter().filter(|it| it.statement.is_none()) {
+        let path = it.directory.child(STATEMENT.as_bytes());
+        if it.part.input.entry(&path).is_some() {
+            let reason = "it is no statement of this version of kpackfs";
+            findings.add(Rule::ManifestUnreadable, it.part.label(&path), reason);
         }
     }
-    let twice = found.into_iter().filter(|(_, all)| all.len() > 1 && all.iter().any(|it| it.is_of_split()));
-    for ((_, name), all) in twice {
-        let labels: Vec<_> = all.iter().skip(1).map(|it| it.directory.to_string()).collect();
-        let first = all.first().map(|it| it.label()).unwrap_or_default();
-        findings.add(Rule::DistributionTwice, first, format!("{name} is also installed as {}", enumerate(&labels)));
-    }
-}
-
-/// Reports device distributions whose METADATA does not name their host, and hosts of device distributions whose METADATA
-/// names none of them: installers then install one without the other.
-fn check_requirements(distributions: &[Distribution<'_>], are_wheels: bool, findings: &Findings) {
-    for device in distributions.iter().filter(|it| it.role == Role::Device) {
-        let (Some((own, _)), Some((name, version))) = (device.name(), device.host_pin()) else {
-            let reason = match device.metadata {
-                Some(_) => "its METADATA does not require the host distribution in its own version",
-                None => "it has no METADATA that can be read",
-            };
-            findings.add(Rule::DeviceRequirements, device.label(), reason);
-            continue;
-        };
-        let is_host =
-            |it: &&Distribution<'_>| it.name().is_some_and(|(other, found)| other == name && accepts(version, found));
-        let Some(host) = distributions.iter().find(is_host) else { continue };
-        if host.metadata.as_ref().is_some_and(|it| devices(it).is_empty()) {
-            let reason = format!("its METADATA names no device distribution, but {own} belongs to it");
-            findings.add(Rule::HostRequirements, host.label(), reason);
-        } else if host.metadata.is_some() && host.devices().all(|name| name != own) {
-            let reason = format!("no extra of it leads to {own}, which belongs to it");
-            // Installers take wheels by extras. Parts of other runs fit, too.
-            if are_wheels {
-                findings.add(Rule::HostRequirements, host.label(), reason);
-            } else {
-                findings.note(format!("{}: {reason}", host.label()));
-            }
-        }
-    }
-}
-
-/// Checks that each distribution that another one needs exists in the right version.
-pub(super) fn check(distributions: &[Distribution<'_>], are_wheels: bool, findings: &Findings) {
-    check_twice(distributions, findings);
-    check_requirements(distributions, are_wheels, findings);
-    let mut existing = BTreeMap::<String, BTreeSet<&str>>::new();
-    for (name, version) in distributions.iter().filter_map(Distribution::name) {
-        existing.entry(name).or_default().insert(version);
-    }
-    let problem = |name: &str, version: &str| {
-        let Some(found) = existing.get(name) else {
-            return Some((Rule::DistributionMissing, "which is not among what is verified".to_owned()));
-        };
-        if found.iter().any(|found| accepts(version, found)) {
-            return None;
-        }
-        let found: Vec<_> = found.iter().map(|found| format!("{name} {found}")).collect();
-        Some((Rule::DistributionVersion, format!("but there is {}", found.join(", "))))
-    };
-    for device in distributions.iter().filter(|it| it.role == Role::Device) {
-        for (name, version) in device.pins_of_split() {
-            if let Some((rule, problem)) = problem(&name, version) {
-                let reason = format!("it belongs to {name}=={version}, {problem}");
-                findings.add(rule, device.label(), reason);
-            }
-        }
-    }
-    for host in distributions.iter().filter(|it| it.role == Role::Host) {
-        for (target, devices) in host.metadata.iter().flat_map(devices).filter(|(target, _)| target != "all") {
-            let own = devices.iter().find(|(name, _)| is_of_target(&target, name));
-            let Some((own, _)) = own.filter(|(name, _)| existing.contains_key(name)) else { continue };
-            for (name, version) in &devices {
-                if let Some((rule, problem)) = problem(name, version) {
-                    let reason = format!("with {own} it needs {name}=={version}, {problem}");
-                    findings.add(rule, host.label(), reason);
-                }
-            }
-        }
+    let named: BTreeSet<_> = distributions.iter().filter_map(Distribution::host_name).collect();
+    let is_host =
+        |it: &&Distribution<'_>| it.role == Role::Host || it.name().is_some_and(|(name, _)| named.contains(&name));
+    for host in distributions.iter().filter(|it| it.metadata.is_none()).filter(is_host) {
+        findings.add(Rule::HostRequirements, host.label(), "it has no METADATA that can be read");
     }
 }

@@ -19,7 +19,6 @@ use crate::image::{self, ImageReference};
 use crate::join::join;
 use crate::metrics::Progress;
 use crate::opened::{Named, OpenedError, Site, recognise};
-use crate::resources::Resources;
 use crate::source::{EntryKind, EntryPath, Input};
 use crate::wheel::{Metadata, WheelFile, WheelName, normalise};
 
@@ -186,15 +185,19 @@ impl FatInputs {
 }
 
 impl FatInput {
-    /// Opens it, with the files of its distributions, or all of an environment, whose split is compared with all of it.
-    fn open(&self, has_distributions: bool, resources: &Arc<Resources>) -> Result<Part, VerifyError> {
+    /// Opens what parts are compared with. Of an environment that is what corresponds to them; a split of it has all.
+    fn open(&self, context: &Context<'_>) -> Result<Part, VerifyError> {
+        let Context { parts, distributions, resources, findings, .. } = *context;
         let place = match &self.form {
             FatForm::Image(reference) => {
                 let root = image::open_root(reference, resources).map_err(OpenedError::from)?;
                 return Part::of_input(root, String::new(), resources);
             }
             FatForm::Whole(place) => place,
-            FatForm::Environment(sites) if has_distributions => site_of(&self.path, sites)?,
+            FatForm::Environment(sites) if parts.is_rest => {
+                return Part::open_rest(&self.path, sites, Tools { resources, findings });
+            }
+            FatForm::Environment(sites) if !distributions.is_empty() => site_of(&self.path, sites)?,
             FatForm::Environment(_) | FatForm::Artifacts(_) => &self.path,
         };
         Part::open(place, String::new(), resources)
@@ -221,14 +224,14 @@ impl FatInput {
             return Ok(Pairing::OtherBuild);
         }
         let _named = progress.at(|| self.path.display().to_string());
-        let mut fat = self.open(!distributions.is_empty(), resources)?.input;
+        let mut fat = self.open(context)?.input;
         let metadata = Metadata::read(&fat).ok();
         check_whole(&self.path, metadata.as_ref())?;
         let joined = join(&mut fat, resources, &Progress::default());
         let path = self.path.display();
         joined.warnings.into_iter().for_each(|warning| findings.note(format!("{path}: {warning}")));
         let name = metadata.map(|metadata| normalise(&metadata.name));
-        if name.as_ref().is_some_and(is_other) {
+        if name.as_ref().is_some_and(|name| is_other(name) || parts.is_rest) {
             return Ok(Pairing::OtherDistribution);
         }
         if let Some(record) = context.records_below().first().filter(|_| name.is_some()) {

@@ -13,11 +13,10 @@ use super::rules::Rule;
 use crate::gpu::BundleKey;
 use crate::opened::{LocatedStatement, statement_in, thin_gpus};
 use crate::resources::Resources;
-use crate::rope::Content;
-use crate::source::begins_binary;
+use crate::source::may_be_binary;
 use crate::split::HOST;
 use crate::view::MERGED;
-use crate::wheel::{Metadata, WheelLabel, normalise};
+use crate::wheel::{Metadata, WheelLabel, normalise, part_in};
 
 /// A directory or wheel that the user named.
 #[derive(Debug)]
@@ -181,13 +180,19 @@ fn is_thin(part: &Part) -> bool {
 /// Whether a part is a device part: it says so, or contains archives or databases, and no other code. A host part that
 /// still has databases also has binaries.
 fn is_device(part: &Part) -> bool {
-    if is_thin(part) {
+    if is_thin(part) || is_installed(part) {
         return false;
     }
     let files = part.files().filter(|(path, _)| !Part::is_metadata(path));
     let (device, others): (Vec<_>, Vec<_>) = files.partition(|(path, content)| part.is_device_file(path, content));
-    let has_device_code_only = !device.is_empty() && !others.into_iter().any(|(_, content)| is_binary(content));
+    let has_device_code_only = !device.is_empty() && !others.into_iter().any(|(_, content)| may_be_binary(&**content));
     has_device_code_only || says_device(part)
+}
+
+/// Whether an installer wrote it. A split of an installation has INSTALLER in its host part. A runtime looks for archives next
+/// to a library, so what is installed elsewhere is no part of it.
+fn is_installed(part: &Part) -> bool {
+    part.input.entries.iter().any(|entry| entry.path.is_dist_info() && part.is_installed(&entry.path))
 }
 
 /// Whether the statement of a wheel is that of a device part. Without one, its name and its requirements say what it is:
@@ -197,11 +202,6 @@ fn says_device(part: &Part) -> bool {
     if let Some(statement) = statement_in(&part.input, directory) {
         return statement.part.as_deref().is_some_and(|part| part != HOST);
     }
-    let is_named = |it: &Metadata| devices::key(&normalise(&it.name)).is_some() && it.pins().next().is_some();
+    let is_named = |it: &Metadata| part_in(&normalise(&it.name)).is_some() && it.pins().next().is_some();
     Metadata::read(&part.input).is_ok_and(|metadata| is_named(&metadata) && devices::devices(&metadata).is_empty())
-}
-
-/// Whether a file begins as a library or program.
-pub(super) fn is_binary(content: &Arc<dyn Content>) -> bool {
-    content.beginning(4).is_ok_and(|head| begins_binary(&head))
 }

@@ -1,25 +1,20 @@
-//! The input of `verify`: which paths are parts of one split, and which are separate; and what is in the directories of
-//! a split or a mount.
+//! The input of `verify`: which paths are parts of one split, and which are separate.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::artifacts;
 use super::error::VerifyError;
-use super::group::{self, NamedInput, group};
-use super::overlaid::{laid_over, overlaid_keys, take_off};
-use super::parts::{self, Part, Parts, PartsKind};
-use super::report::{Findings, Tools, enumerate};
+use super::group::{NamedInput, group};
+use super::parts::{Part, Parts};
+use super::report::{Findings, Tools};
+use super::views::open_views;
 use crate::artifact::FoundArtifacts;
 use crate::image;
-use crate::opened::{
-    Named, NamedPath, OpenedError, Site, SplitDirectory, WheelDirectory, shows_nothing_of_its_own, wheel_in_tree,
-};
+use crate::opened::{Named, NamedPath, OpenedError, Site, WheelDirectory, shows_nothing_of_its_own, wheel_in_tree};
 use crate::resources::Resources;
 use crate::rope::{Content, equal};
 use crate::source::{Input, SourceError, open_file};
-use crate::split::{SIMPLE, STATEMENT};
-use crate::view::{HOST, MERGED, REPORTS, THIN, THIN_WHEELS, WHEELS};
 
 /// Something to check.
 #[derive(Debug)]
@@ -71,12 +66,14 @@ pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> Result<Vec<VerifyIn
             Named::Split(split) => {
                 inputs.push(VerifyInput::Parts(open_views(split, "", tools)?));
                 if !split.sites.is_empty() {
-                    inputs.push(open_sites(&split.sites, resources)?);
+                    inputs.push(VerifyInput::Parts(open_sites(&split.path, &split.sites, resources)?));
                 }
             }
             Named::Environment(sites) => {
                 note_wheels(path, findings)?;
-                inputs.push(open_sites(sites, resources)?);
+                let rest = Parts::open_rest(path, sites, tools)?;
+                let sites = open_sites(path, sites, resources)?;
+                inputs.push(VerifyInput::Parts(rest.into_iter().chain(sites).collect()));
             }
             Named::Image(reference) => {
                 let root = image::open_root(reference, resources).map_err(OpenedError::from)?;
@@ -106,12 +103,12 @@ pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> Result<Vec<VerifyIn
     Ok(inputs)
 }
 
-fn open_sites(sites: &[Site], resources: &Arc<Resources>) -> Result<VerifyInput, VerifyError> {
+/// The directories of packages of the environment with this prefix.
+fn open_sites(prefix: &Path, sites: &[Site], resources: &Arc<Resources>) -> Result<Vec<Parts>, VerifyError> {
     let open = |Site { path, label, .. }: &Site| {
-        let parts = Parts::open_installation(path, label.clone(), resources)?;
-        Ok::<_, VerifyError>(Parts { is_optional: true, ..parts })
+        Ok(Parts::open_installation(path, label.clone(), resources)?.of_environment(prefix))
     };
-    Ok(VerifyInput::Parts(sites.iter().map(open).collect::<Result<_, _>>()?))
+    sites.iter().map(open).collect()
 }
 
 /// The wheels of a directory. Those of an index that are equal to others of the same name are left out: a mount shows the
@@ -149,84 +146,4 @@ fn note_wheels(path: &Path, findings: &Findings) -> Result<(), SourceError> {
         ));
     }
     Ok(())
-}
-
-/// Opens all that is to be checked. `prefix` comes before the names of parts in findings.
-fn open_views(split: &SplitDirectory, prefix: &str, tools: Tools<'_>) -> Result<Vec<Parts>, VerifyError> {
-    check_parts(split, tools.findings)?;
-    let one = |name: &str| Parts::open_installation(&split.path.join(name), name.to_owned(), tools.resources);
-    let mut opened = if split.has_host {
-        vec![open_split(split, prefix, tools)?]
-    } else {
-        split.devices.iter().map(|name| one(name)).collect::<Result<_, _>>()?
-    };
-    for (name, split) in &split.splits {
-        opened.append(&mut open_views(split, &format!("{name}/"), tools)?);
-    }
-    note_unchecked(split, tools.findings);
-    if !split.is_mount {
-        for name in split.wholes() {
-            opened.push(one(&name)?);
-        }
-        let wheels: Vec<_> =
-            split.wheels.iter().chain(&split.thin_wheels).map(|path| NamedInput::listed(path)).collect();
-        opened.extend(group::group(&wheels, tools)?);
-    }
-    Ok(opened)
-}
-
-/// Notes directories that are not checked: what a mount shows a second time, an index, and the views of each wheel in a copy
-/// of a mount of several.
-fn note_unchecked(split: &SplitDirectory, findings: &Findings) {
-    if split.is_mount {
-        if !split.merged.is_empty() || !split.wheels.is_empty() {
-            findings.note(format!(
-                "{MERGED}/ and {WHEELS}/ of a mount show what {HOST}/ and the device parts are made of; name them to \
-                 check them as well"
-            ));
-        }
-        if !split.thin.is_empty() {
-            findings.note(format!("{THIN}/ and {THIN_WHEELS}/ of a mount were not checked; name what is in them"));
-        }
-        return;
-    }
-    // What has a statement may be in a directory with others.
-    let is_noted = |name: &&String| split.statement.is_none() || *name == SIMPLE;
-    let others: Vec<_> = split.others.iter().filter(is_noted).collect();
-    if !others.is_empty() {
-        let (place, names) = (split.path.display(), enumerate(&others));
-        findings.note(format!("{place}: directories in it that were not checked; name them to check them: {names}"));
-    }
-}
-
-/// Checks that exactly the parts in the statement exist.
-fn check_parts(split: &SplitDirectory, findings: &Findings) -> Result<(), VerifyError> {
-    let Some(located) = &split.statement else { return Ok(()) };
-    let host = split.has_host.then(|| HOST.to_owned());
-    let existing = host.into_iter().chain(split.devices.iter().cloned()).chain(split.wholes());
-    parts::check_parts(located, &split.path, existing.filter(|_| !split.is_mount), findings)
-}
-
-fn open_split(split: &SplitDirectory, prefix: &str, tools: Tools<'_>) -> Result<Parts, VerifyError> {
-    let Tools { resources, findings } = tools;
-    let names = std::iter::once(HOST).chain(split.devices.iter().map(String::as_str));
-    let open = |name: &str| Part::open(&split.path.join(name), format!("{prefix}{name}"), resources);
-    let mut parts = names.map(open).collect::<Result<Vec<_>, _>>()?;
-    if let Some((host, devices)) = parts.split_first_mut() {
-        let devices: Vec<_> = devices.iter().collect();
-        let overlaid = match &split.statement {
-            Some(located) => overlaid_keys(&located.arch()?),
-            None => laid_over(host, &devices, !split.merged.is_empty(), findings),
-        };
-        take_off(host, &devices, &overlaid);
-        if split.statement.is_none() && host.input.dist_info().is_none() {
-            let place = split.path.join(REPORTS).join(STATEMENT);
-            findings.note(format!("{}: not found, so that a part which is missing is not noticed", place.display()));
-        }
-    }
-    let statement = split.statement.clone();
-    let kind = PartsKind::of_split(statement.as_ref());
-    let parts = Parts { statement, ..Parts::new(kind, parts.into_iter().map(Arc::new).collect()) };
-    group::check_complete(&parts, findings);
-    Ok(parts)
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::installed::has_distributions;
 use crate::loader::{DOT_KPACK, is_archive_link, resolve};
 use crate::resources::Resources;
-use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, Resolved, SourceError};
+use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, SourceError};
 
 /// Symlinks to directories outside of an input, each with the real path of its directory.
 #[derive(Clone, Debug, Default)]
@@ -26,20 +26,14 @@ impl LinkedDirectories {
     /// The same for a directory that is in `above`, with those that were followed to it. A symlink to one of these would
     /// lead here again without end.
     fn follow_below(input: &mut Input, above: &[PathBuf], resources: &Arc<Resources>) -> Result<Self, SourceError> {
-        if !matches!(input.kind, InputKind::Tree | InputKind::UnpackedWheel(_)) || input.file.is_some() {
-            return Ok(Self::default());
-        }
         let is_installation = has_distributions(input);
-        let is_followed = |entry: &&Entry| {
-            let is_named = entry.path.name() == DOT_KPACK.as_bytes() || is_installation && entry.path.depth() == 1;
-            let is_link = is_named && matches!(entry.kind, EntryKind::Symlink(_));
-            is_link && matches!(input.follow(&entry.path), Resolved::Outside(_))
-        };
-        let place = |entry: &Entry| {
-            let place = input.location.join(entry.path.as_path()).canonicalize().ok()?;
-            (place.is_dir() && !above.contains(&place)).then(|| (entry.path.clone(), place))
-        };
-        let mut links = Self(input.entries.iter().filter(is_followed).filter_map(place).collect());
+        let is_named = |link: &EntryPath| link.name() == DOT_KPACK.as_bytes() || is_installation && link.depth() == 1;
+        let is_followed = |place: &PathBuf| place.is_dir() && !above.contains(place);
+        let found = input.links_out(is_named).filter(|(_, place)| is_followed(place));
+        let mut links = Self(found.map(|(link, place)| (link.clone(), place)).collect());
+        if links.0.is_empty() {
+            return Ok(links);
+        }
         let mut below_links = Vec::new();
         for (link, place) in &links.0 {
             let mut target = Input::open(place, resources)?;
@@ -77,8 +71,9 @@ impl LinkedDirectories {
     }
 }
 
-/// A path without `.` and `..`. All but its last directories are resolved already.
-fn normal(path: &Path) -> PathBuf {
+/// A path without `.` and `..`, by its text alone. It begins with a resolved directory, and what was joined to that has no `..`
+/// behind a symlink: markers of splits, and rows that installers write to RECORD, have each `..` at their beginning.
+pub(super) fn normal(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut path, component| {
         match component {
             Component::ParentDir => drop(path.pop()),

@@ -130,6 +130,11 @@ impl OverlaidArchive {
         self.reader.names().filter(|name| !asked.contains(*name)).collect()
     }
 
+    /// Whether a name in it is of a binary in a split that was left out.
+    pub(super) fn is_left_out(&self, name: &str, parts: &Parts) -> bool {
+        archive_root(&self.path).is_some_and(|root| parts.leave_out(&root.child(name.as_bytes())))
+    }
+
     /// The names in it that no wrapper asks for, although their binary is there, or markers with its name lead to it.
     pub(super) fn orphans_of_existing(&self, input: &Input) -> Vec<&str> {
         let (binaries, root) = (self.binaries.lock(), archive_root(&self.path));

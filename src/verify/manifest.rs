@@ -1,44 +1,19 @@
-//! The manifests and split IDs of what is checked: in the dist-info of a wheel, and next to the statement of a tree or an
-//! artifact.
+//! Checks of manifests and split IDs.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 
 use parking_lot::Mutex;
 
 use super::context::Context;
 use super::distributions::{Distribution, Role};
 use super::manifest_files::ProvenFiles;
-use super::parts::Part;
 use super::record::ComparedFiles;
+use super::requirements::check_extras;
 use super::rules::Rule;
-use crate::disk;
-use crate::memory::{Parser, WholeFile};
+use super::stated::StatedPart;
 use crate::metrics::Progress;
 use crate::report::table::counted;
 use crate::source::EntryPath;
-use crate::split::PartManifest;
-use crate::view::{MANIFESTS, REPORTS};
-use crate::wheel::{PART_MANIFEST, STATEMENT};
-
-/// Names the manifest in an artifact's part.
-const INSIDE: &str = "manifest.json";
-
-/// What a part says about its split.
-pub(super) struct StatedPart<'a> {
-    /// Its number.
-    pub(super) number: usize,
-    pub(super) part: &'a Part,
-    /// The wheel of the part; `None` for a part of a tree or an artifact.
-    pub(super) distribution: Option<&'a Distribution<'a>>,
-    /// The name of the part in findings.
-    pub(super) label: String,
-    /// The name of the manifest in findings.
-    pub(super) place: String,
-    pub(super) manifest: Option<PartManifest>,
-    /// The ID of its split, if it states one.
-    pub(super) split_id: Option<String>,
-}
 
 impl Context<'_> {
     /// Compares everything with manifests and split IDs. `compared` are the results for RECORDs.
@@ -46,7 +21,7 @@ impl Context<'_> {
         let stated = self.stated_parts();
         self.check_statement(&stated);
         self.check_splits(&stated);
-        self.check_extras(&stated);
+        check_extras(&stated, self.findings);
         self.check_foreign(&stated);
         self.note_unproven(&stated);
         let as_listed = Mutex::default();
@@ -56,92 +31,6 @@ impl Context<'_> {
             }
         }
         as_listed.into_inner()
-    }
-
-    /// What the parts say about their splits.
-    fn stated_parts(&self) -> Vec<StatedPart<'_>> {
-        let of_wheels = self.distributions.iter().filter_map(|distribution| self.stated_wheel(distribution));
-        let numbered = self.parts.all.iter().enumerate();
-        let of_trees = numbered.filter(|(_, part)| part.input.dist_info().is_none());
-        of_wheels.chain(of_trees.filter_map(|(number, part)| self.stated_tree(number, part))).collect()
-    }
-
-    fn stated_wheel<'a>(&'a self, distribution: &'a Distribution<'a>) -> Option<StatedPart<'a>> {
-        let Distribution { number, part, directory, .. } = distribution;
-        let path = directory.child(PART_MANIFEST.as_bytes());
-        let place = part.label(&path);
-        let read = part.read(&path, Parser::Manifest).map_err(|error| error.to_string());
-        let manifest = self.parsed(&place, read);
-        let statement = distribution.statement.as_ref();
-        let stated = distribution.split_id();
-        let split_id = manifest.as_ref().map(|manifest| manifest.split_id.as_str()).or(stated)?.to_owned();
-        if self.is_earlier(part, &split_id) {
-            return None;
-        }
-        let has_statement = part.input.entry(&directory.child(STATEMENT.as_bytes())).is_some();
-        if manifest.is_some() && stated.is_none() && (statement.is_some() || !has_statement) {
-            let reason = "there is no statement with the ID of the split, but a manifest";
-            self.findings.add(Rule::ManifestUnreadable, part.label(&directory.child(STATEMENT.as_bytes())), reason);
-        }
-        if stated.is_some_and(|stated| stated != split_id) {
-            let reason = format!("{STATEMENT} next to it states the ID of another split");
-            self.findings.add(Rule::OtherSplit, place.as_str(), reason);
-        }
-        let parts = statement.and_then(|it| it.part.as_deref()).zip(manifest.as_ref().map(|it| &*it.part));
-        if let Some((stated, listed)) = parts.filter(|(stated, listed)| stated != listed) {
-            let reason = format!("{STATEMENT} next to it is that of the part {stated}, and this is that of {listed}");
-            self.findings.add(Rule::WrongPart, place.as_str(), reason);
-        }
-        let label = distribution.label();
-        Some(StatedPart {
-            number: *number,
-            part,
-            distribution: Some(distribution),
-            label,
-            place,
-            manifest,
-            split_id: Some(split_id),
-        })
-    }
-
-    /// Whether a distribution states the ID of an earlier split. If an installation is split, the dist-info of what was
-    /// installed there stays as it was.
-    pub(super) fn is_of_input(&self, distribution: &Distribution<'_>) -> bool {
-        distribution.split_id().is_some_and(|id| self.is_earlier(distribution.part, id))
-    }
-
-    /// The same for an ID in a part.
-    fn is_earlier(&self, part: &Part, split_id: &str) -> bool {
-        let of_directory = self.parts.statement.as_ref();
-        let is_of_directory = of_directory.is_some_and(|it| it.statement.split_id.as_deref() == Some(split_id));
-        part.input.dist_info().is_none() && self.is_output() && !is_of_directory
-    }
-
-    fn stated_tree<'a>(&'a self, number: usize, part: &'a Part) -> Option<StatedPart<'a>> {
-        let location = &part.input.location;
-        let name = location.file_name()?;
-        let inside = self.parts.component.as_ref().map(|_| location.join(REPORTS).join(INSIDE));
-        let beside = location.parent()?.join(REPORTS).join(MANIFESTS).join(format!("{}.json", name.display()));
-        let file: PathBuf = inside.into_iter().chain([beside]).find(|file| file.is_file())?;
-        let place = file.display().to_string();
-        let read = disk::read(&file, Parser::Manifest).map(Some).map_err(|error| error.to_string());
-        let manifest = self.parsed(&place, read)?;
-        let split_id = Some(manifest.split_id.clone());
-        let label = part.label_or_name();
-        Some(StatedPart { number, part, distribution: None, label, place, manifest: Some(manifest), split_id })
-    }
-
-    /// The manifest in a text, if there is one.
-    fn parsed(&self, place: &str, read: Result<Option<WholeFile>, String>) -> Option<PartManifest> {
-        match read
-            .map(|text| text.map(|text| PartManifest::parse(&text).map_err(|error| error.to_string())).transpose())
-        {
-            Ok(Ok(manifest)) => manifest,
-            Ok(Err(error)) | Err(error) => {
-                self.findings.add(Rule::ManifestUnreadable, place, error);
-                None
-            }
-        }
     }
 
     /// Checks that the statement next to the parts of a split is that of their split.
@@ -249,17 +138,5 @@ impl Context<'_> {
         self.findings.note(format!(
             "{label}: it has no split ID, as parts of kpackfs 0.2 and of other tools; whether it is of the same split is not known"
         ));
-    }
-}
-
-impl StatedPart<'_> {
-    fn is_of(&self, distribution: &Distribution<'_>) -> bool {
-        self.distribution
-            .is_some_and(|own| own.number == distribution.number && own.directory == distribution.directory)
-    }
-
-    /// The ID of the input, if the statement of a wheel has it.
-    fn input_id(&self) -> Option<&str> {
-        self.distribution?.statement.as_ref()?.input_id.as_deref()
     }
 }

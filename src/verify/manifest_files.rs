@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::context::Context;
-use super::manifest::StatedPart;
 use super::parts::Part;
 use super::record::ComparedFiles;
 use super::report::enumerate;
 use super::rules::Rule;
+use super::stated::StatedPart;
 use crate::kpack::ArchiveReader;
 use crate::loader::is_archive;
 use crate::metrics::{Portion, Progress};

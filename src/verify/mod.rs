@@ -17,6 +17,7 @@ mod distributions;
 mod error;
 mod fat;
 mod group;
+mod inner;
 mod input;
 mod installed;
 mod linked;
@@ -31,19 +32,22 @@ mod parts;
 mod payload;
 mod record;
 mod report;
+mod requirements;
 mod rules;
 mod separation;
+mod stated;
 mod thin;
+mod views;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::kpack::ArchiveReader;
 use crate::metrics::Progress;
-use crate::opened::NamedPath;
+use crate::opened::{NamedPath, check_elsewhere, statements_in};
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::EntryPath;
+use crate::source::may_be_binary;
 
 use binary::{CheckedBinaries, ExpectedForms, SplitFiles};
 use choices::Choices;
@@ -57,7 +61,7 @@ use report::{Findings, Tools};
 use thin::ThinFiles;
 
 pub use choices::VerifyOptions;
-pub use devices::{devices as devices_of, key as key_of_device};
+pub use devices::devices as devices_of;
 pub use error::{Unsplit, VerifyError};
 pub use report::{Counts, Finding, FindingGroup, VerifyReport};
 pub use rules::{Check, Rule};
@@ -75,29 +79,32 @@ pub fn verify(
     let inputs = input::open(named, tools)?;
     let find = || FatInputs::find(against, &inputs, tools);
     let fat = (!against.is_empty()).then(find).transpose()?;
-    progress.foresee(|| work(&inputs, fat.is_some()));
+    progress.foresee_later(work(&inputs, fat.is_some()));
     let run = Run { against: fat.as_ref(), options, tools, progress };
     let (mut unsplit, mut nothing, mut fat_files) = (Vec::new(), Vec::new(), Vec::new());
+    let path = named.first().map(|it| it.path.clone()).unwrap_or_default();
+    let no_files = || Unsplit { path: path.clone(), ..Unsplit::default() };
     for input in &inputs {
         match input {
             VerifyInput::Binary(file) => {
                 let binaries = CheckedBinaries::of_file(file, tools);
-                if binaries.are_of_split() && fat.is_some() {
+                if !binaries.are_of_split() {
+                    let is_binary = usize::from(may_be_binary(&*file.content));
+                    unsplit.push(Unsplit { path: file.path.clone(), files: 1, binaries: is_binary, notes: Vec::new() });
+                } else if fat.is_some() {
                     return Err(VerifyError::NotComparable(file.path.clone()));
-                }
-                if binaries.are_of_split() {
+                } else {
                     findings.note(format!(
                         "{}: its form was checked, and not whether there is code for it: name the installation or the split it is in",
                         file.path.display()
                     ));
                 }
-                let is_binary = usize::from(group::is_binary(&file.content));
-                let looked_at = Unsplit { path: file.path.clone(), files: 1, binaries: is_binary, notes: Vec::new() };
-                unsplit.extend((!binaries.are_of_split()).then_some(looked_at));
                 fat_files.push(binaries);
             }
             VerifyInput::Archive(file) if fat.is_some() => return Err(VerifyError::NotComparable(file.path.clone())),
             VerifyInput::Archive(file) => archive::check_file(file, &resources.budget, &findings, progress),
+            // A view that is no part of a split.
+            VerifyInput::Parts(parts) if parts.is_empty() => unsplit.push(no_files()),
             VerifyInput::Parts(parts) => nothing.extend(run.check_input(parts)?),
             VerifyInput::Artifacts { components, is_whole } => {
                 nothing.extend(run.check_input(components)?);
@@ -107,8 +114,10 @@ pub fn verify(
             }
         }
     }
-    // A binary without device code cannot be verified, but may be named together with others.
+    // A binary without device code cannot be verified, but may be named together with others. Of what a mount shows a second time
+    // there is no input.
     if unsplit.len() == inputs.len() {
+        unsplit.extend(inputs.is_empty().then(no_files));
         nothing.append(&mut unsplit);
     }
     if findings.number() > 0 {
@@ -126,26 +135,24 @@ pub fn verify(
     Ok(findings.into_report(&options.allow))
 }
 
-/// About how many bytes are examined: those of files for their form and for their digests, code without its compression, and all
+/// What says about how many bytes are examined: those of files for their form and for their digests, code without its compression, and all
 /// of that again if it is compared.
-fn work(inputs: &[VerifyInput], is_compared: bool) -> u64 {
-    let of_parts = |all: &[Parts]| {
-        let works = all.iter().flat_map(Parts::files).map(|file| work_of(file.path, file.content, is_compared));
-        works.fold(0, u64::saturating_add)
-    };
-    let of_input = |input: &VerifyInput| match input {
-        VerifyInput::Binary(_) => 0,
-        VerifyInput::Archive(file) => code_of(&file.content).unwrap_or(0),
-        VerifyInput::Parts(_) | VerifyInput::Artifacts { .. } => of_parts(input.parts()),
-    };
-    inputs.iter().map(of_input).fold(0, u64::saturating_add)
-}
-
-fn work_of(path: &EntryPath, content: &Arc<dyn Content>, is_compared: bool) -> u64 {
-    // The end of any other file may have to be inflated.
-    let code = path.name().ends_with(b".kpack").then(|| code_of(content)).flatten();
-    let compared = if is_compared { code.unwrap_or(content.size()) } else { 0 };
-    (2 * content.size()).saturating_add(code.unwrap_or(0)).saturating_add(compared)
+fn work(inputs: &[VerifyInput], is_compared: bool) -> impl FnOnce() -> u64 + Send + use<> {
+    let times = if is_compared { 2 } else { 1 };
+    let (mut known, mut archives) = (0_u64, Vec::new());
+    for input in inputs {
+        if let VerifyInput::Archive(file) = input {
+            archives.push(Arc::clone(&file.content));
+        }
+        for file in input.parts().iter().flat_map(Parts::files) {
+            // The end of any other file may have to be inflated.
+            let is_archive = file.path.name().ends_with(b".kpack");
+            archives.extend(is_archive.then(|| Arc::clone(file.content)));
+            let again = if is_compared && !is_archive { 3 } else { 2 };
+            known = known.saturating_add(file.content.size().saturating_mul(again));
+        }
+    }
+    move || archives.iter().filter_map(code_of).fold(known, |sum, code| sum.saturating_add(code.saturating_mul(times)))
 }
 
 /// The bytes of code in an archive.
@@ -171,12 +178,12 @@ impl Run<'_> {
         for parts in all {
             let Some(binaries) = self.check_parts(parts, are_components_split)? else { continue };
             if !parts.is_optional && parts.component.is_none() {
-                return Ok(Some(looked_at(std::slice::from_ref(parts))));
+                return looked_at(std::slice::from_ref(parts), self.tools.resources).map(Some);
             }
             unsplit.push((parts, binaries));
         }
         if !all.is_empty() && unsplit.len() == all.len() {
-            return Ok(Some(looked_at(all)));
+            return looked_at(all, self.tools.resources).map(Some);
         }
         for (parts, binaries) in &unsplit {
             match &parts.component {
@@ -236,11 +243,12 @@ impl Run<'_> {
         let mut code = archives.walk(parts, &binaries.split, choices, findings);
         // An installation may have both forms: a split binary that could not be joined stays split in thin views.
         code.with_code.extend(&binaries.thin);
-        distributions::check(distributions, parts.are_wheels(), findings);
+        distributions::check_readable(distributions, findings);
+        names::check_twice(distributions, findings);
         names::check_directories(distributions, findings);
-        names::check_readable(distributions, findings);
-        names::check(distributions, against.is_some(), findings);
-        payload::check_code(context, &code);
+        requirements::check(distributions, parts.are_wheels(), choices, findings);
+        requirements::check_moved(distributions, against.is_some(), findings);
+        payload::check_code(context, &code, against.is_some());
         payload::check_payload(context);
         payload::check_archives(context);
         let listed = context.check_manifests(&context.check_records(progress), progress);
@@ -259,10 +267,13 @@ impl Run<'_> {
     }
 }
 
-/// What was looked at in parts of no split.
-fn looked_at(all: &[Parts]) -> Unsplit {
+/// What was looked at in parts of no split. Fails if there are splits in them, which were not.
+fn looked_at(all: &[Parts], resources: &Arc<Resources>) -> Result<Unsplit, VerifyError> {
+    let inputs = all.iter().flat_map(|parts| &parts.all).map(|part| &part.input);
+    let mut splits = inputs.filter(|input| statements_in(input).next().is_some());
+    splits.try_for_each(|input| check_elsewhere(input, resources))?;
     let files = || all.iter().flat_map(Parts::files);
-    let binaries = files().filter(|file| group::is_binary(file.content)).count();
+    let binaries = files().filter(|file| may_be_binary(&**file.content)).count();
     let path = all.first().map(|parts| parts.location().to_owned()).unwrap_or_default();
-    Unsplit { path, files: files().count(), binaries, notes: Vec::new() }
+    Ok(Unsplit { path, files: files().count(), binaries, notes: Vec::new() })
 }

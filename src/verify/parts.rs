@@ -1,28 +1,30 @@
-//! Directories and wheels that belong together, and their files; and the parts in a statement, compared with those that
-//! exist.
+//! Directories and wheels that belong together, and their files.
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::devices;
 use super::error::VerifyError;
-use super::installed::{DataDirectories, Origins, follow_links_to_caches, install};
-use super::linked::{LinkedDirectories, dangling};
-use super::report::{Finding, Findings};
+use super::inner::InnerSplits;
+use super::installed::{DataDirectories, follow_links_to_caches};
+use super::linked::{LinkedDirectories, dangling, normal};
+use super::report::{Finding, Findings, Tools};
 use super::rules::Rule;
 use crate::database::Databases;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::join;
 use crate::loader::is_archive;
 use crate::memory::{Parser, WholeFile};
-use crate::opened::LocatedStatement;
+use crate::opened::{LocatedStatement, Site, is_apart};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
-use crate::source::{EntryKind, EntryPath, Input, InputKind, SourceError, open_file};
+use crate::source::{EntryKind, EntryPath, Input, InputKind, Origins, SourceError, open_file};
 use crate::split::{HOST, Packaging};
 use crate::view::REPORTS;
-use crate::wheel::{self, Metadata, is_elsewhere, normalise};
+use crate::wheel::{self, Metadata, is_elsewhere, normalise, part_in};
 
 /// Directories or wheels that belong together.
 #[derive(Debug)]
@@ -32,6 +34,10 @@ pub(super) struct Parts {
     pub(super) component: Option<String>,
     /// Whether the user named them together with others, so that they may be of no split.
     pub(super) is_optional: bool,
+    /// Whether they are what an environment has outside of its directories of packages.
+    pub(super) is_rest: bool,
+    /// The real path of the environment that was named and holds them.
+    pub(super) environment: Option<PathBuf>,
     /// The statement of the split, if it is not in a wheel.
     pub(super) statement: Option<LocatedStatement>,
     /// The GPUs, if all binaries are thin.
@@ -65,6 +71,8 @@ pub(super) struct Part {
     pub(super) origins: HashMap<EntryPath, EntryPath>,
     /// The data directories of a wheel.
     pub(super) data: DataDirectories,
+    /// The splits that were left out of it.
+    pub(super) splits: InnerSplits,
     /// Directories outside of the input that belong to it.
     pub(super) links: LinkedDirectories,
     /// All handlers of databases, for its files.
@@ -104,27 +112,42 @@ impl Part {
         Self::of_input(Input::open(path, resources)?, label, resources)
     }
 
-    /// A directory or wheel, with files at their installed paths.
+    /// What an environment has outside of its directories of packages.
+    pub(super) fn open_rest(prefix: &Path, sites: &[Site], tools: Tools<'_>) -> Result<Self, VerifyError> {
+        let sites: BTreeSet<_> = sites.iter().filter_map(|site| site.path.canonicalize().ok()).collect();
+        let note = |place: &Path| {
+            let what = "an environment, or a cache of packages, in another is not checked with it; name it to check it";
+            tools.findings.note(format!("{}: {what}", place.display()));
+        };
+        let is_left_out = |place: &Path| sites.contains(place) || is_apart(place).then(|| note(place)).is_some();
+        let input = Input::open_without(prefix, &is_left_out, tools.resources)?;
+        Self::of_input(input, String::new(), tools.resources)
+    }
+
+    /// A directory or wheel, with files at their installed paths, without the splits in it.
     pub(super) fn of_input(mut input: Input, label: String, resources: &Arc<Resources>) -> Result<Self, VerifyError> {
         let outside = join::outside(&input, resources);
         let links = LinkedDirectories::follow(&mut input, resources)?;
+        let splits = InnerSplits::of(&input);
+        splits.leave_out_of(&mut input);
         follow_links_to_caches(&mut input, resources);
         let is_followed =
             |path: &EntryPath| input.entry(path).is_some_and(|entry| !matches!(entry.kind, EntryKind::Symlink(_)));
-        let outside = outside.into_iter().filter(|file| file.lacks_archives || !is_followed(&file.link));
+        let outside = outside.into_iter().filter(|file| !file.is_fat && !splits.hold(&file.link));
+        let outside = outside.filter(|file| file.lacks_archives || !is_followed(&file.link));
         let odd = |rule, path: &EntryPath, reason: &str| Finding::new(rule, labelled(&label, path), reason);
         let mut oddities: Vec<_> = outside.map(|file| odd(Rule::OutsideLink, &file.link, &file.problem)).collect();
         let nothing = "it is a symlink to archives that leads to nothing";
         oddities.extend(dangling(&input).iter().map(|link| odd(Rule::DanglingLink, link, nothing)));
         let data = DataDirectories::of(&input);
-        let origins = install(&mut input, |path| data.installed(path));
+        let origins = input.install(|path| data.installed(path));
         oddities.extend(conflicts(&origins, &label));
         let of_wheel = input.dist_info().map(|path| path.to_text().split('-').next().unwrap_or_default().to_owned());
-        let of_wheel = of_wheel.and_then(|name| Some(devices::key(&normalise(&name))?.to_string()));
+        let of_wheel = of_wheel.and_then(|name| Some(part_in(&normalise(&name))?.to_string()));
         let of_path = input.location.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = of_path.clone().filter(|name| BundleKey::is_name(name)).or(of_wheel).or(of_path).unwrap_or_default();
         let (origins, databases) = (origins.moved, Databases::all());
-        Ok(Self { name, label, input, origins, data, links, databases, oddities }.with_databases(resources))
+        Ok(Self { name, label, input, origins, data, splits, links, databases, oddities }.with_databases(resources))
     }
 
     /// A part of an artifact, with files at their installed paths.
@@ -135,10 +158,10 @@ impl Part {
         origins: Origins,
         resources: &Arc<Resources>,
     ) -> Self {
-        let (data, links) = (DataDirectories::default(), LinkedDirectories::default());
+        let (data, splits, links) = (DataDirectories::default(), InnerSplits::default(), LinkedDirectories::default());
         let (oddities, databases) = (conflicts(&origins, &label).collect(), Databases::all());
         let origins = origins.moved;
-        Self { name, label, input, origins, data, links, databases, oddities }.with_databases(resources)
+        Self { name, label, input, origins, data, splits, links, databases, oddities }.with_databases(resources)
     }
 
     fn with_databases(self, resources: &Arc<Resources>) -> Self {
@@ -160,10 +183,11 @@ impl Part {
         self.files().any(|(path, _)| is_elsewhere(path))
     }
 
-    /// Whether a file that RECORD or a manifest names is installed elsewhere.
+    /// Whether a file that RECORD or a manifest names is installed elsewhere, or is in a split that was left out.
     pub(super) fn is_elsewhere(&self, path: &EntryPath) -> bool {
         let is_packed = matches!(self.input.kind, InputKind::Wheel(_));
-        !is_packed && !self.holds_all() && self.recorded(path).is_some_and(|path| is_elsewhere(&path))
+        self.splits.hold(path)
+            || !is_packed && !self.holds_all() && self.recorded(path).is_some_and(|path| is_elsewhere(&path))
     }
 
     /// The content of a file, as far as the parser may read it; `None` if there is no such file.
@@ -226,13 +250,13 @@ impl Part {
     /// Whether this is a tree with an installed host distribution, so that a split of the tree is one of an installation
     /// that was split before.
     fn has_installed_host(&self) -> bool {
-        let is_host = |(path, content): (&EntryPath, &Arc<dyn Content>)| {
-            let is_text = path.depth() == 2 && path.name() == b"METADATA" && Self::is_metadata(path);
-            let bytes = is_text.then(|| WholeFile::of(Parser::Metadata, &**content).ok()).flatten();
-            let metadata = bytes.and_then(|bytes| Metadata::parse(bytes.into_bytes(), path).ok());
-            metadata.is_some_and(|it| !devices::devices(&it).is_empty())
-        };
-        self.input.dist_info().is_none() && self.files().any(is_host)
+        let is_host = |metadata: Metadata| !devices::devices(&metadata).is_empty();
+        self.input.dist_info().is_none() && Metadata::installed(&self.input).any(is_host)
+    }
+
+    /// Whether an installer installed a distribution, which leaves an INSTALLER (`PyPA`, "Recording installed projects").
+    pub(super) fn is_installed(&self, dist_info: &EntryPath) -> bool {
+        self.input.entry(&dist_info.child(b"INSTALLER")).is_some()
     }
 
     /// Whether a path belongs to a wheel's own metadata, which differs between parts.
@@ -257,17 +281,42 @@ impl Parts {
         // A split of an installation has code for the installed GPUs only.
         let is_of_installation = || parts.first().is_some_and(|host| host.has_installed_host());
         let kind = if kind == PartsKind::Split && is_of_installation() { PartsKind::Partial } else { kind };
-        Self { kind, component: None, is_optional: false, statement: None, thin: None, all: parts }
+        let (is_optional, is_rest) = (false, false);
+        Self { kind, component: None, is_optional, is_rest, environment: None, statement: None, thin: None, all: parts }
+    }
+
+    /// The same as what the environment with this prefix holds. It may be of no split.
+    pub(super) fn of_environment(self, prefix: &Path) -> Self {
+        Self { is_optional: true, environment: prefix.canonicalize().ok(), ..self }
+    }
+
+    /// What an environment has outside of its directories of packages, if there are files. It may be one of these itself, with
+    /// `.pth` files.
+    pub(super) fn open_rest(prefix: &Path, sites: &[Site], tools: Tools<'_>) -> Result<Option<Self>, VerifyError> {
+        if sites.iter().any(|site| site.path == prefix) {
+            return Ok(None);
+        }
+        let rest = Self::of_one(Part::open_rest(prefix, sites, tools)?);
+        let statement = LocatedStatement::of_part(prefix)?;
+        let rest = Self { statement, is_rest: true, ..rest }.of_environment(prefix);
+        let has_any = rest.files().next().is_some();
+        Ok(has_any.then_some(rest))
+    }
+
+    /// The path in the environment of a file that a RECORD in one of its directories of packages names.
+    pub(super) fn in_environment(&self, part: &Part, row: &[u8]) -> Option<PathBuf> {
+        let place = normal(&part.input.location.join(OsStr::from_bytes(row)));
+        place.strip_prefix(self.environment.as_ref()?).ok().map(Path::to_owned)
     }
 
     /// A single tree or wheel, with everything as installed.
     pub(super) fn open_installation(
         path: &Path,
-        label: String,
+        name: String,
         resources: &Arc<Resources>,
     ) -> Result<Self, VerifyError> {
-        let statement = LocatedStatement::of_part(path)?;
-        Ok(Self { statement, ..Self::of_one(Part::open(path, label, resources)?) })
+        let part = Part::open(path, name, resources)?;
+        Ok(Self { statement: LocatedStatement::of_part(path)?, ..Self::of_one(part) })
     }
 
     /// A part with everything as installed.
@@ -275,9 +324,20 @@ impl Parts {
         Self::new(PartsKind::Installation, vec![Arc::new(part)])
     }
 
-    /// Reports what is odd about the parts.
+    /// Reports what is odd about the parts, and says that a split was left out.
     pub(super) fn say_oddities(&self, findings: &Findings) {
         self.all.iter().flat_map(|part| &part.oddities).for_each(|odd| findings.push(odd.clone()));
+        if let Some((part, first)) = self.all.iter().find_map(|part| Some((part, part.splits.0.first()?))) {
+            let first = if first.is_root() { part.label_or_name() } else { part.label(first) };
+            findings.note(format!(
+                "{first}: a split in a tree or an installation is not checked with it; name it to check it"
+            ));
+        }
+    }
+
+    /// Whether a file is in a split that was left out of one of the parts. Device parts have code of it, and no statement.
+    pub(super) fn leave_out(&self, path: &EntryPath) -> bool {
+        self.all.iter().any(|part| part.splits.hold(path))
     }
 
     /// The statement of the split, in its directory or mount, or in the host wheel.
@@ -328,24 +388,4 @@ impl Parts {
     pub(super) fn label(&self, part: usize, path: &EntryPath) -> String {
         self.all.get(part).map_or_else(|| path.to_string(), |part| part.label(path))
     }
-}
-
-/// Compares the parts that must exist with those that do. `others` are directories that look like parts.
-pub(super) fn check_parts(
-    located: &LocatedStatement,
-    directory: &Path,
-    others: impl IntoIterator<Item = String>,
-    findings: &Findings,
-) -> Result<(), VerifyError> {
-    let parts = located.parts()?;
-    for part in parts.iter().filter(|part| directory.join(part.as_path()).symlink_metadata().is_err()) {
-        let reason = format!("{} names it, but there is no such directory", located.path);
-        findings.add(Rule::PartMissing, part.to_string(), reason);
-    }
-    let is_named = |other: &String| parts.iter().any(|part| Path::new(other).starts_with(part.as_path()));
-    for other in others.into_iter().filter(|other| !is_named(other)) {
-        let reason = format!("{} does not name it: another split left it there", located.path);
-        findings.add(Rule::PartUnnamed, other, reason);
-    }
-    Ok(())
 }

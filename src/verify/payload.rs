@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use super::context::Context;
-use super::devices::key;
 use super::distributions::{Distribution, Role};
 use super::lookup::{LookupResults, OverlaidArchive, Unreached};
 use super::parts::{Parts, PartsKind};
@@ -11,10 +10,13 @@ use super::report::enumerate;
 use super::rules::Rule;
 use crate::gpu::{BundleKey, TargetId};
 use crate::source::EntryPath;
+use crate::wheel::part_in;
 
 /// Checks that there is code for each distribution, or for the whole input if no distribution is a host part. An
 /// installation for one GPU need not have code for every binary, but must have some for one of them.
-pub(super) fn check_code(context: &Context<'_>, code: &LookupResults<'_>) {
+///
+/// A split states of which GPUs it has databases only. A fat input, if it is `compared`, shows what code there has to be.
+pub(super) fn check_code(context: &Context<'_>, code: &LookupResults<'_>, is_compared: bool) {
     const REASON: &str = "no archive has code for any of its split binaries";
     let Context { parts, distributions, findings, .. } = *context;
     if !parts.kind.is_partial() {
@@ -42,7 +44,12 @@ pub(super) fn check_code(context: &Context<'_>, code: &LookupResults<'_>) {
         }
         rest.retain(|path| !is_own(path));
     }
-    if code.with_code.is_empty() && !rest.is_empty() {
+    let is_without_code = |view: &String| parts.location().ends_with(view);
+    let stated = parts.statement.as_ref().map(|located| &located.statement.without_code);
+    if stated.is_some_and(|stated| stated.iter().any(is_without_code)) {
+        return;
+    }
+    if code.with_code.is_empty() && !rest.is_empty() && !is_compared {
         let place = parts.all.first().map(|part| part.input.location.display().to_string());
         findings.add(Rule::NoCode, place.unwrap_or_default(), REASON);
         return;
@@ -92,7 +99,7 @@ pub(super) fn check_payload(context: &Context<'_>) {
         if device.rows.is_some() && device.payload().next().is_none() {
             findings.add(Rule::DeviceEmpty, device.label(), "it installs no archive and no file of a database");
         }
-        let own = device.name().and_then(|(name, _)| key(&name)).filter(BundleKey::is_known);
+        let own = device.name().and_then(|(name, _)| part_in(&name)).filter(BundleKey::is_known);
         let Some(own) = own else { continue };
         let say = |path: &EntryPath, arch: String, belongs: BundleKey| {
             // Other tools put the code of a whole family into one distribution.

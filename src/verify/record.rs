@@ -1,7 +1,7 @@
 //! Checks RECORDs: each file that one names must exist with that size and digest, and every file of a split must be
 //! named.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,13 +12,12 @@ use super::context::Context;
 use super::distributions::{Distribution, RecordRow};
 use super::lookup::names_archive;
 use super::parts::{Part, PartsKind};
-use super::report::Findings;
 use super::rules::Rule;
 use crate::database::named_arch;
 use crate::loader::is_archive;
 use crate::metrics::{Portion, Progress};
 use crate::report::table::counted;
-use crate::rope::{Content, Sha256};
+use crate::rope::{Content, PackedContent, ReadError, Sha256, read_all};
 use crate::source::{EntryPath, InputKind, SourceError};
 use crate::wheel::{Claim, Stated};
 
@@ -34,22 +33,22 @@ pub(super) type ComparedFiles = HashMap<(usize, EntryPath), (Claim, bool)>;
 #[derive(Default)]
 struct RecordResults {
     compared: ComparedFiles,
-    uncompared: Uncompared,
+    /// What is not compared, by the reason.
+    uncompared: BTreeMap<&'static str, BTreeSet<String>>,
 }
 
-/// Files in a RECORD that were not compared with it, by reason.
-#[derive(Default)]
-struct Uncompared {
-    /// There is no digest, and the file belongs to no split.
-    without_digest: BTreeSet<String>,
-    /// The RECORD is older than the split.
-    older: BTreeSet<String>,
-    /// It is not below the input directory.
-    elsewhere: BTreeSet<String>,
-    /// It is outside of the input, and belongs to no split.
-    shared: BTreeSet<String>,
-    /// The installer wrote it for itself, and it was deleted.
-    of_installer: BTreeSet<String>,
+/// The SHA-256 of a content, and whether it has the CRC-32 that its zip file states. Reading a deflated member compares that.
+fn sums(content: &dyn Content, portion: &Portion<'_>) -> Result<([u8; 32], bool), ReadError> {
+    let stored = content.member().map(PackedContent::packed).filter(|packed| !packed.deflated);
+    let (mut sha256, mut crc32) = (Sha256::default(), crc32fast::Hasher::new());
+    read_all(content, |piece| {
+        sha256.update(piece);
+        if stored.is_some() {
+            crc32.update(piece);
+        }
+        portion.advance(piece.len() as u64);
+    })?;
+    Ok((sha256.finish(), stored.is_none_or(|stored| stored.crc32 == crc32.finalize())))
 }
 
 /// The result for a file.
@@ -57,8 +56,15 @@ enum Outcome {
     Equal,
     Wrong(Rule, String),
     Missing,
-    /// It is not below the input directory, and does not exist.
+    /// It is not below what was named, and does not exist.
     Elsewhere,
+}
+
+/// A row of a RECORD, with its path if that is one below the packages.
+struct CheckedRow<'a> {
+    distribution: &'a Distribution<'a>,
+    row: &'a RecordRow,
+    path: Option<EntryPath>,
 }
 
 impl Context<'_> {
@@ -83,13 +89,18 @@ impl Context<'_> {
         progress.expect(rows.iter().map(|(_, row)| size(row)).fold(0, u64::saturating_add));
         rows.par_iter().with_max_len(1).for_each(|(distribution, row)| {
             let _named = progress.at(|| String::from_utf8_lossy(&row.path).into_owned());
-            self.check_row(distribution, row, &results, &progress.portion(size(row)));
+            let path = EntryPath::new(&row.path).ok();
+            self.check_row(&CheckedRow { distribution, row, path }, &results, &progress.portion(size(row)));
         });
         self.check_forms();
         self.check_unnamed();
         self.note_below();
         let RecordResults { compared, uncompared } = results.into_inner();
-        uncompared.note(self.findings);
+        for (reason, files) in uncompared {
+            let (count, first) =
+                (counted(files.len(), "file was", "files were"), files.first().map_or("", String::as_str));
+            self.findings.note(format!("{count} not compared with RECORD, such as {first}: {reason}"));
+        }
         compared
     }
 
@@ -120,51 +131,52 @@ impl Context<'_> {
         states || !has_to
     }
 
-    fn check_row(
-        &self,
-        distribution: &Distribution<'_>,
-        row: &RecordRow,
-        results: &Mutex<RecordResults>,
-        portion: &Portion<'_>,
-    ) {
+    fn check_row(&self, checked: &CheckedRow<'_>, results: &Mutex<RecordResults>, portion: &Portion<'_>) {
+        let CheckedRow { distribution, row, path } = checked;
         let part = distribution.part;
-        let note = |of: fn(&mut Uncompared) -> &mut BTreeSet<String>| {
+        let note = |reason: &'static str| {
             self.findings.counts.uncompared_files.add(1);
             let mut results = results.lock();
-            of(&mut results.uncompared).insert(String::from_utf8_lossy(&row.path).into_owned());
+            results.uncompared.entry(reason).or_default().insert(String::from_utf8_lossy(&row.path).into_owned());
         };
-        let path = EntryPath::new(&row.path).ok();
-        let label =
-            || path.as_ref().map_or_else(|| String::from_utf8_lossy(&row.path).into_owned(), |it| part.label(it));
-        if let Some((rule, reason)) = row_problem(distribution, row, path.as_ref()) {
+        let outside = || self.parts.in_environment(part, &row.path);
+        let label = || match path {
+            Some(path) => part.label(path),
+            None => outside().map_or_else(|| String::from_utf8_lossy(&row.path).into(), |it| it.display().to_string()),
+        };
+        if let Some((rule, reason)) = row_problem(checked) {
             return self.findings.add(rule, label(), reason);
         }
         let Some(claim) = row.stated.claim_of_any_form() else {
             let needs_none = path.as_ref().is_some_and(needs_no_digest);
-            match &path {
+            match path {
                 _ if needs_none => {}
                 Some(_) if distribution.is_of_split() => {
                     let reason = format!("{} states no SHA-256 or no size of it", distribution.record_path());
                     self.findings.add(Rule::DigestMissing, label(), reason);
                 }
-                _ => note(|it| &mut it.without_digest),
+                _ => note("it states no SHA-256 or no size of them"),
             }
             // A member of a wheel has a CRC-32 all the same.
-            let content = self.content(distribution, row, path.as_ref()).ok().flatten();
+            let content = self.content(checked).ok().flatten();
             if let Some(Err(error)) = content.map(|content| content.check()) {
                 self.findings.add(Rule::FileUnreadable, label(), error.to_string());
             }
             return;
         };
         if self.is_older(distribution, path.as_ref()) {
-            return note(|it| &mut it.older);
+            return note("it is older than the split, which changed or moved them");
         }
-        let outcome = self.compare(distribution, row, path.as_ref(), (claim, portion));
+        let outcome = self.compare(checked, claim, portion);
         match &outcome {
-            Outcome::Elsewhere => return note(|it| &mut it.elsewhere),
+            Outcome::Elsewhere => return note("they are installed elsewhere"),
             // Several directories of packages may share a directory of scripts.
-            Outcome::Wrong(..) if path.is_none() && !distribution.is_of_split() => return note(|it| &mut it.shared),
-            Outcome::Missing if path.as_ref().is_some_and(needs_no_digest) => return note(|it| &mut it.of_installer),
+            Outcome::Wrong(..) | Outcome::Missing if path.is_none() && !distribution.is_of_split() => {
+                return note("they are in a directory that other installations write to, and differ or are gone");
+            }
+            Outcome::Missing if path.as_ref().is_some_and(needs_no_digest) => {
+                return note("an installer wrote them for itself, and they were deleted");
+            }
             Outcome::Equal | Outcome::Wrong(..) | Outcome::Missing => {}
         }
         self.findings.counts.recorded_files.add(1);
@@ -188,7 +200,9 @@ impl Context<'_> {
         let Some(path) = path.and_then(|path| distribution.part.recorded(path)) else { return false };
         if distribution.is_of_split() {
             // Installers write INSTALLER, splits never do. So this distribution was installed before it was split again.
-            if !self.is_output() || !distribution.is_installed() && !self.is_of_input(distribution) {
+            if !self.is_output()
+                || !distribution.part.is_installed(&distribution.directory) && !self.is_of_input(distribution)
+            {
                 return false;
             }
             if self.binaries.thin.contains(&path) || names_archive(&path) {
@@ -201,22 +215,17 @@ impl Context<'_> {
         self.binaries.split.contains_key(&path) || distribution.part.input.entry(&path).is_none() && is_database()
     }
 
-    fn compare(
-        &self,
-        distribution: &Distribution<'_>,
-        row: &RecordRow,
-        path: Option<&EntryPath>,
-        (claim, portion): (Claim, &Portion<'_>),
-    ) -> Outcome {
+    fn compare(&self, checked: &CheckedRow<'_>, claim: Claim, portion: &Portion<'_>) -> Outcome {
+        let CheckedRow { distribution, row, path } = checked;
         let record = distribution.record_path();
-        let content = match self.content(distribution, row, path) {
+        let content = match self.content(checked) {
             Ok(Some(content)) => content,
             Ok(None) => {
-                return if path.is_some_and(|it| !distribution.part.is_elsewhere(it)) {
-                    Outcome::Missing
-                } else {
-                    Outcome::Elsewhere
+                let is_here = match path {
+                    Some(path) => !distribution.part.is_elsewhere(path),
+                    None => self.parts.in_environment(distribution.part, &row.path).is_some(),
                 };
+                return if is_here { Outcome::Missing } else { Outcome::Elsewhere };
             }
             Err(error) => return Outcome::Wrong(Rule::FileUnreadable, error.to_string()),
         };
@@ -224,22 +233,23 @@ impl Context<'_> {
             let reason = format!("it has {} bytes, but {record} states {}", content.size(), claim.size);
             return Outcome::Wrong(Rule::FileChanged, reason);
         }
-        match Sha256::of_content_counted(&*content, |bytes| portion.advance(bytes)) {
-            Ok(sha256) if sha256 == claim.sha256 => Outcome::Equal,
-            Ok(_) => Outcome::Wrong(Rule::FileChanged, format!("its SHA-256 is not the one that {record} states")),
+        match sums(&*content, portion) {
+            Ok((sha256, _)) if sha256 != claim.sha256 => {
+                Outcome::Wrong(Rule::FileChanged, format!("its SHA-256 is not the one that {record} states"))
+            }
+            Ok((_, false)) => {
+                let reason = "its CRC-32 is not the one that the zip file states, so that no installer takes it";
+                Outcome::Wrong(Rule::FileUnreadable, reason.to_owned())
+            }
+            Ok(_) => Outcome::Equal,
             Err(error) => Outcome::Wrong(Rule::FileUnreadable, error.to_string()),
         }
     }
 
     /// The file that a line names, if it exists.
-    fn content(
-        &self,
-        distribution: &Distribution<'_>,
-        row: &RecordRow,
-        path: Option<&EntryPath>,
-    ) -> Result<Option<Arc<dyn Content>>, SourceError> {
-        let part = distribution.part;
-        let installed = path.map_or_else(|| script_of_target(&row.path), |path| part.recorded(path));
+    fn content(&self, checked: &CheckedRow<'_>) -> Result<Option<Arc<dyn Content>>, SourceError> {
+        let CheckedRow { distribution: Distribution { part, .. }, row, path } = checked;
+        let installed = path.as_ref().map_or_else(|| script_of_target(&row.path), |path| part.recorded(path));
         let row = String::from_utf8_lossy(&row.path);
         // Scripts are installed elsewhere.
         let written = match path {
@@ -306,7 +316,7 @@ impl Context<'_> {
 }
 
 /// What is wrong with a line of a RECORD, whatever the file is.
-fn row_problem(distribution: &Distribution<'_>, row: &RecordRow, path: Option<&EntryPath>) -> Option<(Rule, String)> {
+fn row_problem(CheckedRow { distribution, row, path }: &CheckedRow<'_>) -> Option<(Rule, String)> {
     let (rule, problem) = if path.is_none() && matches!(distribution.part.input.kind, InputKind::Wheel(_)) {
         (Rule::RecordPath, "names it, but a wheel can have no such path")
     } else if row.stated == Stated::Several {
@@ -333,20 +343,4 @@ fn script_of_target(row: &[u8]) -> Option<EntryPath> {
 /// Whether RECORD may omit a file of a wheel.
 fn needs_no_line(path: &EntryPath) -> bool {
     path.depth() == 2 && WITHOUT_DIGEST.contains(&path.name())
-}
-
-impl Uncompared {
-    fn note(&self, findings: &Findings) {
-        let note = |files: &BTreeSet<String>, reason: &str| {
-            if let Some(first) = files.first() {
-                let files = counted(files.len(), "file was", "files were");
-                findings.note(format!("{files} not compared with RECORD, such as {first}: {reason}"));
-            }
-        };
-        note(&self.without_digest, "it states no SHA-256 or no size of them");
-        note(&self.older, "it is older than the split, which changed or moved them");
-        note(&self.elsewhere, "they are installed elsewhere");
-        note(&self.shared, "they are in a directory that other installations write to, and differ");
-        note(&self.of_installer, "an installer wrote them for itself, and they were deleted");
-    }
 }

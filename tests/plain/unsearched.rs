@@ -3,8 +3,9 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 
-use crate::common::{code_object, program};
+use crate::common::{code_object, fixture, program, succeeds};
 use crate::forms::made::zipped;
 
 #[track_caller]
@@ -27,6 +28,67 @@ fn archives_of_other_formats_are_named() {
     says(place, &["diff", "in", "in"], 0, "1 archive in it is not searched (share/kernels.tar)");
 }
 
+/// Each is named as what it is, also as an input of its own.
+#[test]
+fn what_has_to_be_unpacked_first_is_named() {
+    const RUNTIME: &[u8] = b"\x7fELF\x02\x01\x01\0AI\x02";
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    for (name, magic, what) in [
+        ("app.AppImage", RUNTIME, "an AppImage; run it with --appimage-extract, and name the directory"),
+        ("tool", RUNTIME, "an AppImage"),
+        ("rocm.tar.lz4", b"\x04\x22\x4d\x18", "compressed with lz4; decompress it with unlz4"),
+        ("k.hsaco.lz4", b"\x04\x22\x4d\x18", "compressed with lz4"),
+        ("root.img", b"hsqs", "a squashfs image; unpack it with unsquashfs"),
+    ] {
+        fs::create_dir(place.join("in")).unwrap();
+        fs::write(place.join("in").join(name), [magic, &[0; 4096]].concat()).unwrap();
+        says(place, &["inspect", "in"], 0, &format!("1 archive in it is not searched ({name})"));
+        says(
+            place,
+            &["inspect", "in", "--require", "gfx942"],
+            1,
+            &format!("{name}: an archive, which is not searched"),
+        );
+        says(place, &["why", "in", "--target", "gfx942"], 4, &format!("{name} (an archive, which is not searched)"));
+        says(place, &["split", "in", "-o", "out"], 1, &format!("({name})"));
+        let file = format!("in/{name}");
+        for command in [&["inspect"][..], &["why", "--target", "gfx942"], &["verify"], &["split", "-o", "out"]] {
+            says(place, &[command, &[&*file]].concat(), 5, &format!("{file}: {what}"));
+        }
+        fs::remove_dir_all(place.join("in")).unwrap();
+    }
+}
+
+#[test]
+fn code_that_is_not_for_amd_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    fs::create_dir(place.join("in")).unwrap();
+    let mut cubin = code_object(0x4c);
+    cubin[18] = 190;
+    fs::write(place.join("in/k.cubin"), cubin).unwrap();
+    let fatbin = [&b"\x50\xed\x55\xba\x01\0\x10\0\x20\0\0\0\0\0\0\0"[..], &[0; 32]].concat();
+    fs::write(place.join("in/k.fatbin"), &fatbin).unwrap();
+    let all = "there is device code, none of which is for AMD's GPUs: in/k.cubin (NVIDIA's cubin), in/k.fatbin (NVIDIA's code)";
+    says(place, &["why", "in", "--target", "gfx942"], 4, all);
+    says(place, &["why", "in", "--binary", "k.cubin", "--target", "gfx942"], 4, "GPUs: in/k.cubin (NVIDIA's cubin)\n");
+    let all = "has device code, none of which is for AMD's GPUs: k.cubin (NVIDIA's cubin), k.fatbin (NVIDIA's code)";
+    for (command, code) in [(&["inspect", "in"][..], 0), (&["split", "in", "-o", "out"], 1), (&["diff", "in", "in"], 0)]
+    {
+        says(place, command, code, all);
+    }
+    says(place, &["inspect", "in", "--require", "gfx942"], 1, all);
+    for command in [&["inspect", "in/k.fatbin"][..], &["why", "in/k.fatbin", "--target", "gfx942"]] {
+        says(place, command, 5, "in/k.fatbin: code for NVIDIA's GPUs, and none for AMD's");
+    }
+    // Where there is code for AMD's GPUs, that is the answer.
+    fs::write(place.join("in/k.co"), code_object(0x4c)).unwrap();
+    says(place, &["why", "in", "--target", "gfx942"], 0, "k.co");
+    says(place, &["why", "in", "--target", "gfx1100"], 1, "k.co");
+    says(place, &["inspect", "in"], 0, "k.co");
+}
+
 /// A tar archive with two files.
 fn tar(files: [(&str, &[u8]); 2]) -> Vec<u8> {
     let mut made = tar::Builder::new(Vec::new());
@@ -39,6 +101,23 @@ fn tar(files: [(&str, &[u8]); 2]) -> Vec<u8> {
     made.into_inner().unwrap()
 }
 
+/// kpackfs depends on nothing that writes xz.
+fn xz(bytes: &[u8], preset: u8) -> Vec<u8> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), bytes).unwrap();
+    let script = "import lzma, sys; data = open(sys.argv[1], 'rb').read(); open(sys.argv[1], 'wb').write(lzma.compress(data, preset=int(sys.argv[2])))";
+    succeeds(Command::new("python3").args(["-c", script]).arg(file.path()).arg(preset.to_string()));
+    fs::read(file.path()).unwrap()
+}
+
+/// A frame that states a window of 64 MiB.
+fn long_window(bytes: &[u8]) -> Vec<u8> {
+    let mut made = zstd::Encoder::new(Vec::new(), 3).unwrap();
+    made.window_log(26).unwrap();
+    made.write_all(bytes).unwrap();
+    made.finish().unwrap()
+}
+
 #[test]
 fn archives_in_an_input_are_searched() {
     let code = code_object(0x4c);
@@ -46,11 +125,19 @@ fn archives_in_an_input_are_searched() {
     let plain = tar([("kernels/k.co", &code), ("README", b"text")]);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&plain).unwrap();
+    let gzipped = gzip.finish().unwrap();
     for (name, bytes) in [
         ("k.tar", plain.clone()),
-        ("k.tgz", gzip.finish().unwrap()),
+        ("k.tgz", gzipped.clone()),
         ("k.tar.zst", zstd::bulk::compress(&plain, 3).unwrap()),
         ("k.zip", zipped(&[("kernels/k.co", code.clone())])),
+        ("k.pt2", zipped(&[("kernels/k.co", code.clone())])),
+        ("k.img", plain.clone()),
+        ("weights.bin", gzipped),
+        ("k.tzst", zstd::bulk::compress(&plain, 19).unwrap()),
+        ("k.dat", xz(&plain, 6)),
+        ("k.xz9", xz(&plain, 9)),
+        ("k.long", long_window(&plain)),
     ] {
         let place = tempfile::tempdir().unwrap();
         let place = place.path();
@@ -68,6 +155,144 @@ fn archives_in_an_input_are_searched() {
     }
 }
 
+/// As applications of Python and installers of games are made.
+#[test]
+fn what_is_behind_a_program_is_searched() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    fs::create_dir_all(place.join("in/bin")).unwrap();
+    let files = zipped(&[("kernels/k.co", code_object(0x4c))]);
+    let commented = [&files[..files.len() - 2], &[4, 0], b"text"].concat();
+    for (program, name) in [("host-only.so", "app"), ("plain.so", "fat.so"), ("win.exe", "x.zip")] {
+        for zip in [&files, &commented] {
+            fs::write(place.join("in/bin").join(name), [&*fixture(program), zip].concat()).unwrap();
+            let (file, path) = (format!("in/bin/{name}"), format!("{name}/kernels/k.co"));
+            for input in ["in", &*file] {
+                says(place, &["inspect", input, "--json"], 0, &format!("{path}\""));
+            }
+            if program == "host-only.so" {
+                says(place, &["inspect", "in", "--require", "gfx942"], 0, "gfx942");
+                says(place, &["why", "in", "--target", "gfx942"], 0, &path);
+                says(place, &["why", &file, "--target", "gfx1100"], 1, &path);
+            }
+        }
+        fs::remove_file(place.join("in/bin").join(name)).unwrap();
+    }
+}
+
+/// As `AppImage` (squashfs), makeself and `PyInstaller` make programs that unpack themselves. The cookie of the last one is 88 bytes, of which
+/// the first eight are its magic (its archive/writers.py).
+#[test]
+fn archives_that_are_not_read_behind_programs_are_named() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    fs::create_dir_all(place.join("in/bin")).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&tar([("kernels/k.co", &code_object(0x4c)), ("README", b"text")])).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let script = [b"#!/bin/sh\nexit 0\n", &*gzip, &b"7".repeat(64 << 10)].concat();
+    let python = [&*b"7".repeat(64 << 10), b"MEI\x0c\x0b\x0a\x0b\x0e", &[1; 80]].concat();
+    let program = |behind: &[u8]| [&*fixture("host-only.so"), behind].concat();
+    for app in [program(&[b"hsqs", &[0; 92][..]].concat()), program(&gzip), program(&python), script] {
+        fs::write(place.join("in/bin/app"), &app).unwrap();
+        // A script alone is no input.
+        let inputs = if app.starts_with(b"#!") { &["in"][..] } else { &["in", "in/bin/app"] };
+        for input in inputs {
+            says(place, &["inspect", input], 0, "1 archive in it is not searched");
+            says(place, &["inspect", input, "--require", "gfx942"], 1, "app: an archive, which is not searched");
+            says(place, &["why", input, "--target", "gfx942"], 4, "app (an archive, which is not searched)");
+        }
+    }
+    fs::write(place.join("in/bin/app"), program(&b"\0".repeat(128 << 10))).unwrap();
+    says(place, &["inspect", "in"], 0, "It contains no device code");
+    says(place, &["why", "in", "--target", "gfx942"], 4, "nothing there has device code");
+}
+
+/// A zip file with one member, stored or deflated.
+fn zip_of(bytes: &[u8], method: zip::CompressionMethod) -> Vec<u8> {
+    let mut made = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    made.start_file("kernels/k.co", zip::write::SimpleFileOptions::default().compression_method(method)).unwrap();
+    made.write_all(bytes).unwrap();
+    made.finish().unwrap().into_inner()
+}
+
+#[test]
+fn code_behind_a_program_is_counted_once() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    fs::create_dir_all(place.join("in/bin")).unwrap();
+    let code = code_object(0x4c);
+    for method in [zip::CompressionMethod::Stored, zip::CompressionMethod::Deflated] {
+        // The code before the zip file belongs to the program.
+        let app = [&*fixture("host-only.so"), &code, &zip_of(&code, method)].concat();
+        let paths = |input: &str| -> Vec<String> {
+            let output = program().args(["inspect", input, "--json"]).current_dir(place).output().unwrap();
+            let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            let code = report["device_code"].as_array().unwrap();
+            code.iter().map(|it| format!("{} {}", it["path"].as_str().unwrap(), it["pieces"])).collect()
+        };
+        fs::write(place.join("in/bin/app"), &app).unwrap();
+        assert_eq!(paths("in"), ["bin/app 1", "bin/app/kernels/k.co 1"], "{method}");
+        fs::remove_file(place.join("in/bin/app")).unwrap();
+        fs::write(place.join("in/app.tar"), tar([("app", &app), ("README", b"text")])).unwrap();
+        assert_eq!(paths("in"), ["app.tar/app 1"], "{method}");
+        says(place, &["inspect", "in"], 0, "1 archive in it is not searched (app.tar/app)");
+        fs::remove_file(place.join("in/app.tar")).unwrap();
+    }
+}
+
+/// As uv installs a package into a directory of its own.
+#[test]
+fn a_package_of_symlinks_is_not_said_to_have_no_code() {
+    const TEXT: &str = "Metadata-Version: 2.1\nWheel-Version: 1.0\nName: p\nVersion: 1\nTag: py3-none-any\n";
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let info = place.join("in/p-1.dist-info");
+    fs::create_dir_all(&info).unwrap();
+    for name in ["METADATA", "WHEEL", "RECORD"] {
+        fs::write(info.join(name), TEXT).unwrap();
+    }
+    fs::write(place.join("p.so"), fixture("plain.so")).unwrap();
+    std::os::unix::fs::symlink(place.join("p.so"), place.join("in/p.so")).unwrap();
+    says(
+        place,
+        &["split", "in", "-o", "out"],
+        5,
+        "symlinks that lead out of it that were not looked into (1, such as p.so)",
+    );
+}
+
+/// The method of compression is one that is not read.
+#[test]
+fn members_that_cannot_be_read_are_named() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    fs::create_dir_all(place.join("in")).unwrap();
+    let mut zip = zip_of(&code_object(0x4c), zip::CompressionMethod::Stored);
+    // APPNOTE.TXT 4.3.7 and 4.3.12: the method has two bytes, 8 and 10 bytes behind the signatures. 12 is bzip2.
+    let directory = zip.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
+    (zip[8], zip[directory + 10]) = (12, 12);
+    fs::write(place.join("in/k.zip"), zip).unwrap();
+    says(place, &["inspect", "in"], 0, "not searched to the end");
+    says(place, &["inspect", "in", "--require", "gfx942"], 1, "k.zip/kernels/k.co: not searched to the end");
+    says(place, &["why", "in", "--target", "gfx942"], 4, "k.zip/kernels/k.co (not searched to the end)");
+}
+
+/// Image layouts call their layers by a digest.
+#[test]
+fn layers_in_an_image_layout_are_searched() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let blobs = place.join("in/image/blobs/sha256");
+    fs::create_dir_all(&blobs).unwrap();
+    let layer = tar([("k.co", &code_object(0x4c)), ("README", b"text")]);
+    let blob = blobs.join("5e".repeat(32));
+    fs::write(&blob, zstd::bulk::compress(&layer, 3).unwrap()).unwrap();
+    says(place, &["inspect", "in"], 0, "/k.co");
+    fs::write(&blob, zstd::bulk::compress(b"text", 3).unwrap()).unwrap();
+    says(place, &["inspect", "in"], 0, "no device code");
+}
+
 #[test]
 fn diff_names_code_in_xz() {
     let place = tempfile::tempdir().unwrap();
@@ -76,4 +301,64 @@ fn diff_names_code_in_xz() {
     fs::write(place.join("in/k.hsaco.xz"), b"\xfd7zXZ\0and more").unwrap();
     says(place, &["diff", "in", "in"], 0, "it has 1 file with device code");
     says(place, &["why", "in", "--target", "gfx942"], 4, "k.hsaco.xz (xz)");
+}
+
+/// Its parts are not where they are installed, so no library leads to its archives.
+#[test]
+fn a_packed_split_is_not_looked_into() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    fs::create_dir_all(place.join("in/lib")).unwrap();
+    fs::write(place.join("in/lib/plain.so"), fixture("plain.so")).unwrap();
+    says(place, &["split", "in", "-o", "parts"], 0, "");
+    succeeds(Command::new("tar").args(["-C", "parts", "-czf", "parts.tgz", "."]).current_dir(place));
+    for command in [&["inspect"][..], &["verify"], &["why", "--target", "gfx90a"], &["split", "-o", "out"]] {
+        says(
+            place,
+            &[command, &["parts.tgz"]].concat(),
+            5,
+            "splits that were not looked into (1, such as .kpackfs/split.json)",
+        );
+    }
+    says(place, &["why", "parts", "--target", "gfx90a"], 0, "plain.so");
+}
+
+/// A wheel in a tree is an archive like others.
+#[test]
+fn wheels_in_a_tree_are_searched() {
+    let place = tempfile::tempdir().unwrap();
+    let fat = fixture("plain.so");
+    for name in ["sub/x.zip", "sub/x-1-py3-none-any.whl"] {
+        let tree = tempfile::tempdir_in(place.path()).unwrap();
+        crate::common::put(tree.path().join("liby.so"), &fat);
+        crate::common::put(tree.path().join(name), zipped(&[("x/libx.so", fat.clone())]));
+        let (code, said) = crate::common::ran(tree.path(), &["inspect", ".", "--require", "gfx942"]);
+        assert!(code == Some(1) && said.contains(name), "{name}: {code:?} {said}");
+    }
+}
+
+/// What a symlink leads to outside of a tree is looked at, and named if it has code.
+#[test]
+fn symlinks_out_of_a_tree_are_looked_at() {
+    let place = tempfile::tempdir().unwrap();
+    for (name, fixture_of) in [("plain.so", Some("plain.so")), ("host.so", Some("host-only.so")), ("text", None)] {
+        crate::common::put(place.path().join("store").join(name), fixture_of.map_or_else(|| b"text".to_vec(), fixture));
+    }
+    let tree = place.path().join("tree");
+    crate::common::put(tree.join("README"), "text");
+    let link = |name| std::os::unix::fs::symlink(place.path().join("store").join(name), tree.join(name)).unwrap();
+    link("host.so");
+    let (code, said) = crate::common::ran(place.path(), &["inspect", "tree"]);
+    assert!(code == Some(0) && said.contains("contains no device code"), "{code:?} {said}");
+    for name in ["plain.so", "text"] {
+        link(name);
+        let (code, said) = crate::common::ran(place.path(), &["inspect", "tree"]);
+        assert!(code == Some(5) && said.contains(name), "{code:?} {said}");
+        fs::remove_file(tree.join(name)).unwrap();
+    }
+    link("plain.so");
+    crate::common::put(tree.join("liby.so"), fixture("plain.so"));
+    let (code, said) = crate::common::ran(place.path(), &["inspect", "tree", "--require", "gfx90a"]);
+    let named = said.contains("plain.so: a symlink to the library with device code");
+    assert!(code == Some(0) && named, "{code:?} {said}");
 }

@@ -11,6 +11,8 @@ use kpackfs::resources::Resources;
 use kpackfs::source::open_file;
 use rocm_kpack::{Cache, Environment, Marker};
 
+use crate::common::ran;
+
 const TARGET: &str = "gfx90a";
 const ARCHIVE: &str = ".kpack/rocm_gfx90a.kpack";
 
@@ -60,10 +62,7 @@ impl Place {
     }
 
     fn kpackfs(&self, arguments: &[&str]) -> (Option<i32>, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
-        command.args(arguments).current_dir(self.0.path()).env("KPACKFS_CACHE_DIR", self.at("cache"));
-        let output = command.output().unwrap();
-        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+        ran(self.0.path(), arguments)
     }
 
     /// Whether a loader finds code for the target, for a program that opens the library by this path.
@@ -300,4 +299,25 @@ fn a_command_names_archives_with_colons_by_links() {
     let named = answer.lines().next().unwrap();
     assert!(named.split(':').all(|archive| Path::new(archive).is_file()), "{command}: {answer}");
     assert!(output.status.success(), "{command}: {answer}");
+}
+
+/// A process whose root it is finds there what its symlinks lead to.
+#[test]
+fn absolute_symlinks_of_an_unpacked_root_lead_through_it() {
+    let place = Place::new();
+    place.link(".kpack", "tree/store/archives", "/store/other");
+    symlink("/store/archives", place.at("tree/store/other")).unwrap();
+    symlink("/lib/plain.so", place.at("tree/store/named.so")).unwrap();
+    let of_root = |arguments: &[&str]| place.kpackfs(arguments);
+    for arguments in [["why", "tree", "--target", TARGET].as_slice(), &["verify", "tree"], &["inspect", "tree"]] {
+        let (status, said) = of_root(arguments);
+        assert!(status == Some(0) && !said.contains("warning"), "{arguments:?}: {said}");
+    }
+    // The HIP runtime as well, of which this one is too old.
+    fs::create_dir_all(place.at("tree/opt/rocm-6/lib")).unwrap();
+    fs::copy(Path::new(super::FIXTURES).join("host-only.so"), place.at("tree/opt/rocm-6/lib/libamdhip64.so.6"))
+        .unwrap();
+    symlink("/opt/rocm-6", place.at("tree/opt/rocm")).unwrap();
+    let (status, said) = of_root(&["why", "tree", "--target", TARGET]);
+    assert!(status == Some(1) && said.contains("tree/opt/rocm-6/lib/libamdhip64.so.6"), "{said}");
 }

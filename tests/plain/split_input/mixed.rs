@@ -5,16 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{FIXTURES, differences, overlay};
-
-/// Runs a command in a directory, and returns its exit code and what it prints.
-pub(super) fn kpackfs(place: &Path, arguments: &[&str]) -> (Option<i32>, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(arguments).current_dir(place).output().unwrap();
-    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
-}
-
-fn put(place: &Path, path: &str, bytes: &[u8]) {
-    crate::common::put(place.join(path), bytes);
-}
+use crate::common::{put_in as put, ran as kpackfs};
 
 /// Every library of a split tree was replaced by its fat original: the archives are old, and their code is stored once.
 #[test]

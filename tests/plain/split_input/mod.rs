@@ -132,7 +132,7 @@ fn same(found: &All, expected: &All) {
 
 /// Writes the host and device parts.
 fn write(opened: &Opened, plan: &Plan, out: &Path) {
-    let tree = view::lay_out(&opened.input, plan, None, &[], Vec::new()).unwrap();
+    let tree = view::lay_out(&opened.input, plan, None, &[]).unwrap();
     let names = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str));
     let views: Vec<_> = names.map(|name| EntryPath::new(name.as_bytes()).unwrap()).collect();
     let views: Vec<_> = views.into_iter().map(|view| (view.clone(), out.join(view.as_path()))).collect();
@@ -296,7 +296,7 @@ fn there_is_a_limit_to_wrappers() {
 
 /// The view `fat/`, written.
 fn fat_view(opened: &Opened, out: &Path) -> BTreeMap<String, Vec<u8>> {
-    let tree = view::lay_out(&opened.input, &opened.plan(), None, &[], Vec::new()).unwrap();
+    let tree = view::lay_out(&opened.input, &opened.plan(), None, &[]).unwrap();
     export::write(&tree, &[(EntryPath::new(b"fat").unwrap(), out.to_owned())], &Progress::default()).unwrap();
     files(out)
 }

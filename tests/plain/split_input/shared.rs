@@ -13,8 +13,8 @@ use kpackfs::{export, view};
 use object::{Object, ObjectSection};
 use rocm_kpack::Archive;
 
-use super::mixed::kpackfs;
 use super::{FIXTURES, Opened, differences, files, fill, options, overlay, same, write};
+use crate::common::ran as kpackfs;
 
 /// For each wrapper of each binary, the first one that leads to the same bundle.
 fn sharing(opened: &Opened) -> BTreeMap<String, Vec<usize>> {
@@ -71,7 +71,7 @@ fn shown(opened: &Opened, name: &str, out: &Path) -> PathBuf {
     if place.exists() {
         return place;
     }
-    let tree = view::lay_out(&opened.input, &opened.plan(), None, &[], Vec::new()).unwrap();
+    let tree = view::lay_out(&opened.input, &opened.plan(), None, &[]).unwrap();
     export::write(&tree, &[(EntryPath::new(name.as_bytes()).unwrap(), place.clone())], &Progress::default()).unwrap();
     place
 }
@@ -179,4 +179,27 @@ fn joining_again_gives_the_same_bytes() {
             assert_eq!(differences(&one, &other), Vec::<String>::new(), "{name}");
         }
     }
+}
+
+/// The bytes that are decompressed of a split and its input when these are compared, and the code objects that are compared.
+fn work_of_comparing(library: &[u8]) -> (u64, u64) {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir_all(place.path().join("fat/lib")).unwrap();
+    fs::write(place.path().join("fat/lib/x.so"), library).unwrap();
+    let opened = Opened::new(&place.path().join("fat"));
+    write(&opened, &opened.plan_with(&options()), &place.path().join("out"));
+    let (options, resources) =
+        (kpackfs::verify::VerifyOptions::default(), kpackfs::resources::Resources::new(64 << 20));
+    let [out, fat] = ["out", "fat"].map(|name| place.path().join(name));
+    let report = crate::verify::try_verify(&[out], &[fat], &options, &resources).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    (resources.counters.bytes_decompressed.get(), report.counts.compared_code_objects.get())
+}
+
+#[test]
+fn a_bundle_is_read_once_however_many_wrappers_lead_to_it() {
+    let own = work_of_comparing(&fs::read(Path::new(FIXTURES).join("compressed.so")).unwrap());
+    let shared = work_of_comparing(&on_one_bundle("compressed.so"));
+    assert_eq!(shared.1, own.1, "each wrapper is judged");
+    assert!(shared.0 > 0 && 2 * shared.0 <= own.0 + 1024, "{shared:?} {own:?}");
 }

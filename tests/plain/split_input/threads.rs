@@ -92,7 +92,7 @@ fn work_of(place: &TempDir, threads: usize) -> u64 {
     assert_eq!(joined.binaries.len(), BINARIES, "{:?}", joined.warnings);
     let plan =
         Plan::of_joined(&input, &joined, &options(), &BundleJobs::new(&resources), &Progress::default()).unwrap();
-    let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
+    let tree = view::lay_out(&input, &plan, None, &[]).unwrap();
     let out = place.path().join(format!("fat-{threads}"));
     let before = resources.counters.bytes_decompressed.get();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

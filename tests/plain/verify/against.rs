@@ -69,6 +69,15 @@ fn what_differs_in_split_binaries_is_named() {
             "wrapper 0: what is found for gfx90a in gfx90a/.kpack/rocm_gfx90a.kpack is other code",
         ),
         (
+            "key lost, so that a runtime finds other code",
+            |at| {
+                let archive = at.join("gfx1100/.kpack/rocm_gfx1100.kpack");
+                edit_toc(&archive, |toc| drop(toc.toc.remove("lib/generic.so#2").unwrap()));
+            },
+            "lib/generic.so",
+            "wrapper 2: what is found for gfx11-generic in ",
+        ),
+        (
             "wrong kernel under an alias",
             |at| {
                 edit_toc(&at.join(XNACK), |toc| replace(toc, "lib/plain-bfd.so#0", "lib/plain-bfd.so#1"));

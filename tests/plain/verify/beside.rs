@@ -4,9 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kpackfs::resources::Resources;
+use kpackfs::split::Targets;
 use kpackfs::verify::{Check, Finding, Rule, VerifyOptions};
 use tempfile::TempDir;
 
+use crate::common::put;
 use crate::verify::installations::{DATABASE, fat, installed, wheel, wheels};
 use crate::verify::nothing::is_nothing;
 use crate::verify::splits::{copy, verify};
@@ -20,17 +22,13 @@ fn has(findings: &[Finding], rule: Rule, path: &str) -> bool {
     findings.iter().any(|it| it.rule == rule && it.path.contains(path))
 }
 
-fn put(path: &Path, text: &str) {
-    crate::common::put(path, text);
-}
-
 /// A distribution of these files, next to a split.
 fn neighbour(site: &Path, files: &[&str]) {
     let dist_info = site.join("needed-1.0.dist-info");
-    put(&dist_info.join("METADATA"), "Metadata-Version: 2.1\nName: needed\nVersion: 1.0\n");
-    put(&dist_info.join("RECORD"), &(files.join(",,\n") + ",,\n"));
+    put(dist_info.join("METADATA"), "Metadata-Version: 2.1\nName: needed\nVersion: 1.0\n");
+    put(dist_info.join("RECORD"), &(files.join(",,\n") + ",,\n"));
     for file in files {
-        put(&site.join(file), "");
+        put(site.join(file), "");
     }
 }
 
@@ -77,7 +75,7 @@ fn a_namespace_has_directories_of_others() {
     neighbour(site.path(), &["fat/plugins/deep/needed.py"]);
     assert_eq!(against(site.path(), fat.path()), []);
     fs::create_dir(site.path().join("fat/plugins/stray")).unwrap();
-    put(&site.path().join("fat/plugins/deep/stray.py"), "");
+    put(site.path().join("fat/plugins/deep/stray.py"), "");
     let found = against(site.path(), fat.path());
     assert!(found.len() == 2 && has(&found, Rule::AgainstAdded, "plugins/stray"), "{found:?}");
     assert!(has(&found, Rule::AgainstAdded, "deep/stray.py"), "{found:?}");
@@ -87,13 +85,13 @@ fn a_namespace_has_directories_of_others() {
 fn an_installation_of_one_distribution_is_no_unpacked_wheel() {
     let fat = fat();
     let site = thin_site_of(fat.path());
-    put(&site.path().join("app/main.py"), "");
+    put(site.path().join("app/main.py"), "");
     assert!(has(&against(site.path(), fat.path()), Rule::AgainstAdded, "app/main.py"), "an unpacked wheel");
     for name in ["INSTALLER", "REQUESTED", "direct_url.json"] {
         let left = site.path().join("fat-1.0.dist-info").join(name);
         fs::write(&left, "").unwrap();
         assert_eq!(against(site.path(), fat.path()), [], "{name}");
-        put(&site.path().join("fat/stray.py"), "");
+        put(site.path().join("fat/stray.py"), "");
         assert!(has(&against(site.path(), fat.path()), Rule::AgainstAdded, "fat/stray.py"), "{name}");
         fs::remove_file(site.path().join("fat/stray.py")).unwrap();
         fs::remove_file(left).unwrap();
@@ -107,8 +105,8 @@ const MODULE: &str = "fat/only.pyc";
 /// A fat wheel that has compiled files, and is unpacked.
 fn fat_with_compiled(cached: &str) -> TempDir {
     let fat = fat();
-    put(&fat.path().join(CACHED), cached);
-    put(&fat.path().join(MODULE), "only");
+    put(fat.path().join(CACHED), cached);
+    put(fat.path().join(MODULE), "only");
     fat
 }
 
@@ -122,15 +120,15 @@ fn python_compiles_files_again() {
             found.retain(|it| it.check == Check::Against);
             found
         };
-        put(&site.path().join(CACHED), "of pip");
-        put(&site.path().join("fat/version.pyc"), "of compileall -b");
-        put(&site.path().join("fat/__pycache__/version.cpython-312.opt-1.pyc"), "of python -O");
+        put(site.path().join(CACHED), "of pip");
+        put(site.path().join("fat/version.pyc"), "of compileall -b");
+        put(site.path().join("fat/__pycache__/version.cpython-312.opt-1.pyc"), "of python -O");
         assert_eq!(found(), []);
         fs::remove_dir_all(site.path().join("fat/__pycache__")).unwrap();
         assert_eq!(found(), [], "--no-compile");
-        put(&site.path().join("fat/stray.pyc"), "");
+        put(site.path().join("fat/stray.pyc"), "");
         assert!(has(&found(), Rule::AgainstAdded, "fat/stray.pyc"));
-        put(&site.path().join(MODULE), "more");
+        put(site.path().join(MODULE), "more");
         assert!(has(&found(), Rule::AgainstChanged, MODULE));
         fs::remove_file(site.path().join(MODULE)).unwrap();
         assert!(has(&found(), Rule::AgainstLost, MODULE));
@@ -156,7 +154,7 @@ fn compiled_files_of_what_nobody_installed_are_compared() {
 fn further_build(fat: &TempDir, out: &TempDir, change: impl Fn(&Path)) {
     let other = fat_with_compiled("");
     change(other.path());
-    put(&other.path().join("fat/version.py"), "version = 2\n");
+    put(other.path().join("fat/version.py"), "version = 2\n");
     let of_other = wheels(other.path(), &[]);
     for entry in fs::read_dir(of_other.path().join("wheels")).unwrap() {
         let path = entry.unwrap().path();
@@ -205,7 +203,8 @@ fn parts_of_two_runs(fat: &Path, statement: &str) {
     let default = VerifyOptions::default();
     let found = |options: &VerifyOptions| verify(&paths, Some(fat), options).findings;
     assert_eq!(found(&default), []);
-    let said = VerifyOptions { gpu_targets: Some(vec!["gfx90a".parse().unwrap()]), ..default.clone() };
+    let targets = Targets { wanted: Some(vec!["gfx90a".parse().unwrap()]), ..Targets::default() };
+    let said = VerifyOptions { targets, ..default.clone() };
     assert!(has(&found(&said), Rule::AgainstPlace, DATABASE), "the user's choice stands");
     let statement = runs[1].join(statement);
     let text = fs::read_to_string(&statement).unwrap();
@@ -230,7 +229,7 @@ fn a_site_with_nothing_in_it_is_none() {
     let fat = fat();
     let venv = tempfile::tempdir().unwrap();
     let packages = |version: &str| venv.path().join("lib").join(version).join("site-packages");
-    put(&venv.path().join("pyvenv.cfg"), "");
+    put(venv.path().join("pyvenv.cfg"), "");
     fs::create_dir_all(packages("python3.12").parent().unwrap()).unwrap();
     fs::create_dir_all(packages("python3.13")).unwrap();
     fs::rename(site_of(fat.path()).keep(), packages("python3.12")).unwrap();
@@ -245,8 +244,8 @@ fn the_fat_input_may_be_an_environment() {
     let fat = fat();
     let site = site_of(fat.path());
     let venv = tempfile::tempdir().unwrap();
-    put(&venv.path().join("pyvenv.cfg"), "");
-    put(&venv.path().join("bin/activate"), "");
+    put(venv.path().join("pyvenv.cfg"), "");
+    put(venv.path().join("bin/activate"), "");
     let packages = |version: &str| venv.path().join("lib").join(version).join("site-packages");
     fs::create_dir_all(packages("python3.12").parent().unwrap()).unwrap();
     fs::rename(fat.keep(), packages("python3.12")).unwrap();
@@ -254,7 +253,7 @@ fn the_fat_input_may_be_an_environment() {
     let out = tempfile::tempdir().unwrap();
     split(venv.path(), &out.path().join("out"), &[]);
     assert_eq!(against(&out.path().join("out"), venv.path()), [], "the split of all of it");
-    put(&packages("python3.13").join("needed.py"), "");
+    put(packages("python3.13").join("needed.py"), "");
     let resources = Resources::new(64 << 20);
     let run = |against: &Path| {
         let paths = [site.path().to_owned()];
@@ -265,6 +264,16 @@ fn the_fat_input_may_be_an_environment() {
     assert!(run(venv.path()).contains("it has several directories of packages"));
     let wheels = wheels(&packages("python3.12"), &[]);
     assert!(run(&wheels.path().join("wheels")).contains("the host wheel of a split is no fat input"));
+}
+
+/// pip makes no directories of a wheel, and the wheels of a split have none.
+#[test]
+fn empty_directories_of_a_wheel_are_no_part_of_it() {
+    let fat = fat();
+    fs::create_dir_all(fat.path().join("fat/plugins/none")).unwrap();
+    let out = wheels(fat.path(), &[]);
+    assert_eq!(against(&out.path().join("wheels"), fat.path()), []);
+    assert_eq!(against(site_of(fat.path()).path(), fat.path()), []);
 }
 
 #[test]

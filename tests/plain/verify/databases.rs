@@ -183,10 +183,10 @@ fn files_to_which_a_catalogue_leads_exist() {
     }
     let path = "lib/rocblas/library/TensileLibrary_lazy_gfx1030.dat";
     let said = |name: &str| match name.rsplit_once('.').unwrap() {
-        (stem, "dat") => format!("it names {stem}.dat, which does not exist"),
-        (stem, "co") => format!("it leads to {stem}.co or .hsaco, which does not exist"),
+        (stem, "dat") => format!("it names what does not exist: {stem}.dat"),
+        (stem, "co") => format!("it leads to what does not exist: {stem}.co or .hsaco"),
         (stem, _) if stem.starts_with("Kernels") => "there are no helper kernels for gfx1030".to_owned(),
-        _ => format!("it leads to {name}, which does not exist"),
+        _ => format!("it leads to what does not exist: {name}"),
     };
     assert_eq!((found(&all), found(&merged)), (vec![], vec![]));
     for (part, name, content) in files.iter().filter(|(_, name, _)| !name.contains("lazy")) {

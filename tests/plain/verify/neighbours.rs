@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use kpackfs::verify::{Rule, VerifyOptions, VerifyReport};
+use kpackfs::resources::Resources;
+use kpackfs::verify::{Rule, VerifyError, VerifyOptions, VerifyReport};
 
+use crate::common::copy_all;
 use crate::verify::installations::{HOST, fat, installed_by_pip};
 use crate::verify::nothing::is_nothing;
-use crate::verify::splits::{copy, edit, verify};
+use crate::verify::splits::{copy, edit, try_verify, verify, write_at};
 use crate::verify::wheels::{split, unpacked};
 
 fn report(path: &Path) -> VerifyReport {
@@ -66,6 +69,22 @@ fn device_code_in_added_directories() {
         found.notes
     );
     assert!(is_nothing(&[source.path().to_owned()]));
+}
+
+/// A directory of packages with `.pth` files is one nevertheless, and not what an environment has next to its packages.
+#[test]
+fn a_site_with_added_directories_has_the_fat_wheel() {
+    let (fat, added) = (fat(), tempfile::tempdir().unwrap());
+    let site = installed_by_pip(fat.path(), &[], &["gfx1100", "gfx11"]);
+    fs::create_dir(added.path().join("mine-1.0.dist-info")).unwrap();
+    fs::write(added.path().join("mine.py"), "").unwrap();
+    fs::write(site.path().join("mine.pth"), format!("{}\n", added.path().display())).unwrap();
+    let against = || verify(&[site.path().to_owned()], Some(fat.path()), &VerifyOptions::default());
+    let found = against();
+    assert_eq!(found.findings, []);
+    assert!(found.counts.compared_files.get() > 0);
+    fs::remove_file(site.path().join("fat/version.py")).unwrap();
+    assert!(rules(&against()).contains(&Rule::AgainstLost));
 }
 
 /// The restrictions of a split are in the host part, and device parts have statements as well.
@@ -157,4 +176,82 @@ fn what_pip_leaves_behind() {
         fs::copy(site.path().join(HOST).join(name), left.join(name)).unwrap();
     }
     assert_eq!(rules(&report(site.path())), [Rule::DistributionTwice]);
+}
+
+/// A runtime looks for archives next to a library. So what is installed in another directory is no part of a split, though it
+/// is named with it.
+#[test]
+fn device_parts_of_another_installation() {
+    let fat = fat();
+    let (host, devices) =
+        (installed_by_pip(fat.path(), &[], &[]), installed_by_pip(fat.path(), &[], &["gfx90a", "gfx1100", "gfx11"]));
+    let files = fs::read_to_string(devices.path().join(HOST).join("RECORD")).unwrap();
+    for file in files.lines().filter_map(|line| line.split(',').next()) {
+        let _elsewhere = fs::remove_file(devices.path().join(file));
+    }
+    fs::remove_dir_all(devices.path().join(HOST)).unwrap();
+    for paths in [[host.path(), devices.path()], [devices.path(), host.path()]] {
+        let report = verify(&paths.map(Path::to_owned), None, &VerifyOptions::default());
+        let expected = [Rule::DistributionMissing, Rule::NoCode];
+        assert!(expected.iter().all(|rule| rules(&report).contains(rule)), "{:?}", report.findings);
+    }
+}
+
+/// The parts of a split have their files where these are installed, and not where the parts are.
+#[test]
+fn splits_in_trees() {
+    let fat = fat();
+    let site = installed_by_pip(fat.path(), &[], &["gfx90a"]);
+    split(fat.path(), &site.path().join("build"), &[]);
+    let found = report(site.path());
+    assert_eq!(found.findings, []);
+    let note = "build: a split in a tree or an installation is not checked with it; name it to check it";
+    assert!(found.notes.iter().any(|it| it == note), "{:?}", found.notes);
+
+    let place = tempfile::tempdir().unwrap();
+    split(fat.path(), &place.path().join("tree/build"), &[]);
+    let at = |name: &str| place.path().join(name);
+    for (name, from) in [("of-parent.tar", at("tree")), ("of-split.tar", at("tree/build"))] {
+        let packed =
+            Command::new("tar").args(["-cf".as_ref(), at(name).as_path(), "-C".as_ref(), &from, ".".as_ref()]).status();
+        assert!(packed.unwrap().success());
+    }
+    for name in ["tree", "of-parent.tar", "of-split.tar"] {
+        let result = try_verify(&[at(name)], &[], &VerifyOptions::default(), &Resources::new(64 << 20));
+        let is_named = |error: &VerifyError| matches!(error, VerifyError::Opened(error) if error.is_not_understood());
+        assert!(result.as_ref().is_err_and(is_named), "{name}: {result:?}");
+    }
+}
+
+/// A split is left out of all that it may be in, however that is named, and of the fat input. Here each of them is damaged.
+#[test]
+fn splits_are_left_out_of_each_form() {
+    let (fat, place) = (fat(), tempfile::tempdir().unwrap());
+    let build = place.path().join("build");
+    split(fat.path(), &build, &["--view", "host", "--view", "gfx90a", "--view", "thin/gfx90a"]);
+    write_at(&build.join("gfx90a/fat/.kpack/fat_gfx90a.kpack"), 0, b"x");
+    let sites = [(); 2].map(|()| installed_by_pip(fat.path(), &[], &["gfx90a"]));
+    let paths = sites.each_ref().map(|site| site.path().to_owned());
+    for with in paths.iter().chain([&fat.path().to_owned()]) {
+        copy_all(&build, with.join("fat/build"));
+    }
+    let check = |paths: &[PathBuf], against: Option<&Path>| {
+        let found = verify(paths, against, &VerifyOptions::default());
+        assert_eq!(found.findings, [], "{paths:?} {against:?}");
+        let is_note = |note: &String| note.contains("fat/build: a split in a tree or an installation is not checked");
+        assert!(found.notes.iter().any(is_note), "{paths:?}: {:?}", found.notes);
+    };
+    for against in [None, Some(fat.path())] {
+        check(&paths, against);
+        check(&paths[..1], against);
+    }
+    // The fat input has more of it.
+    fs::remove_dir_all(paths[0].join("fat/build/thin")).unwrap();
+    symlink("/nothing", paths[0].join("fat/build/gfx90a/fat/.kpack/other.kpack")).unwrap();
+    check(&paths[..1], Some(fat.path()));
+    let again = place.path().join("again");
+    split(fat.path(), &again.join("of-tree"), &[]);
+    check(&[again.join("of-tree")], None);
+    check(&[again.join("of-tree")], Some(fat.path()));
+    check(&[again.join("of-tree/host"), again.join("of-tree/gfx90a")], None);
 }

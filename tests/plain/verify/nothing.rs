@@ -27,10 +27,17 @@ fn nothing_to_verify_is_an_error() {
     fs::copy("tests/fixtures/host-only.so", at("plain/a.so")).unwrap();
     fs::create_dir_all(at("fat/lib")).unwrap();
     fs::copy("tests/fixtures/plain.so", at("fat/lib/a.so")).unwrap();
+    fs::create_dir_all(at("joined/.kpackfs")).unwrap();
+    fs::create_dir_all(at("joined/fat")).unwrap();
+    fs::copy("tests/fixtures/plain.so", at("joined/fat/a.so")).unwrap();
+    let statement = r#"{"json_version": 1, "format": 2, "views": ["fat"], "parts": ["fat"]}"#;
+    fs::write(at("joined/.kpackfs/split.json"), statement).unwrap();
     fs::write(at("bundle.co"), [b"__CLANG_OFFLOAD_BUNDLE__".as_slice(), &[0; 8]].concat()).unwrap();
     for (name, looked_at) in [
         ("empty", "0 files, 0 binaries"),
         ("hollow", "0 files, 0 binaries"),
+        ("joined", "0 files, 0 binaries"),
+        ("joined/fat", "1 file, 1 binary"),
         ("text", "1 file, 0 binaries"),
         ("plain", "1 file, 1 binary"),
         ("plain/a.so", "1 file, 1 binary"),
@@ -52,6 +59,7 @@ fn nothing_to_verify_is_an_error() {
         assert!(is_nothing(&[at(name), split.out()]) && is_nothing(&[split.out(), at(name)]), "{name}");
     }
     assert!(is_nothing(&[at("empty"), at("text")]));
+    assert!(is_nothing(&[at("joined"), at("plain/a.so")]) && !is_nothing(&[at("joined"), split.out()]));
     // Binaries are often named by a pattern, which may match other files as well.
     let report = verify(&[at("plain/a.so"), split.out().join(PLAIN)], None, &VerifyOptions::default());
     assert_eq!((report.findings.as_slice(), report.counts.binaries.get()), (&[][..], 1));

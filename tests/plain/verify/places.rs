@@ -7,8 +7,9 @@ use std::slice;
 
 use kpackfs::verify::{Rule, VerifyOptions, VerifyReport};
 
+use crate::common::put;
 use crate::verify::installations::{fat, installed, wheel, wheels};
-use crate::verify::splits::{copy, verify, write_at};
+use crate::verify::splits::{GFX90A, PLAIN, Split, copy, verify, write_at};
 use crate::verify::wheels::split;
 
 fn check(path: &Path) -> VerifyReport {
@@ -83,6 +84,66 @@ fn an_environment_is_one_whatever_else_is_in_it() {
         let is_of_site = has(&report, Rule::ArchiveUnreadable, "lib/python3.12/site-packages/");
         assert_eq!(is_of_site, !mark.is_empty(), "{mark}: {:?}", report.findings);
     }
+}
+
+#[test]
+fn an_environment_has_files_beside_its_packages() {
+    let place = tempfile::tempdir().unwrap();
+    let (environment, packages) = environment(place.path(), "conda-meta");
+    let split = Split::make(&[]);
+    let of_packages = is_clean(&environment).counts.binaries.get();
+    let archive = environment.join(".kpack/rocm_gfx90a.kpack");
+    copy(&split.out().join(PLAIN), &environment.join("lib/plain-bfd.so"));
+    copy(&split.out().join(GFX90A), &archive);
+    assert_eq!(is_clean(&environment).counts.binaries.get(), of_packages + 1);
+    assert_eq!(verify(slice::from_ref(&environment), Some(fat().path()), &VerifyOptions::default()).findings, []);
+    fs::remove_file(&archive).unwrap();
+    let report = check(&environment);
+    assert!(has(&report, Rule::NoCode, "/venv"), "{:?}", report.findings);
+    fs::remove_file(environment.join("lib/plain-bfd.so")).unwrap();
+
+    let record = packages.join("fat-1.0.dist-info/RECORD");
+    let text = fs::read_to_string(&record).unwrap();
+    let row = "../../../etc/fat/fat.conf,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0\n";
+    fs::write(&record, text + row).unwrap();
+    let report = check(&environment);
+    assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
+    assert!(has(&report, Rule::FileMissing, "etc/fat/fat.conf"), "{:?}", report.findings);
+    // Of the packages alone, it is elsewhere.
+    is_clean(&packages);
+    put(environment.join("etc/fat/fat.conf"), "");
+    is_clean(&environment);
+    // Without packages, an environment is what else it has.
+    fs::remove_dir_all(&packages).unwrap();
+    copy(&split.out().join(PLAIN), &environment.join("lib/plain-bfd.so"));
+    copy(&split.out().join(GFX90A), &archive);
+    assert_eq!(is_clean(&environment).counts.binaries.get(), 1);
+}
+
+/// The first environment of conda has the others and the packages of all in it.
+#[test]
+fn an_environment_is_checked_without_those_in_it() {
+    let place = tempfile::tempdir().unwrap();
+    let (environment, _) = self::environment(place.path(), "conda-meta");
+    let binaries = is_clean(&environment).counts.binaries.get();
+    let split = Split::make(&[]);
+    for mark in ["conda-meta", "pyvenv.cfg"] {
+        let (other, packages) = self::environment(&environment.join(format!("envs/of-{mark}")), mark);
+        write_at(&packages.join("fat/.kpack/fat_gfx90a.kpack"), 0, b"x");
+        copy(&split.out().join(PLAIN), &other.join("lib/plain-bfd.so"));
+        assert!(has(&check(&other), Rule::ArchiveUnreadable, "lib/python3.12/site-packages/"));
+    }
+    copy(&split.out().join(PLAIN), &environment.join("pkgs/plain-1.0-0/lib/plain-bfd.so"));
+    let report = is_clean(&environment);
+    assert_eq!(report.counts.binaries.get(), binaries);
+    for apart in ["envs/of-conda-meta/venv", "envs/of-pyvenv.cfg/venv", "pkgs"] {
+        let start =
+            format!("{}: an environment, or a cache", environment.canonicalize().unwrap().join(apart).display());
+        assert!(report.notes.iter().any(|note| note.starts_with(&start)), "{apart}: {:?}", report.notes);
+    }
+    // Elsewhere, it is a directory like others.
+    fs::rename(environment.join("pkgs"), environment.join("share")).unwrap();
+    assert!(has(&check(&environment), Rule::NoCode, ""));
 }
 
 #[test]

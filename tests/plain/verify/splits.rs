@@ -57,7 +57,7 @@ impl Split {
         let input = Input::open(fat.path(), &resources).unwrap();
         let plan = Plan::make(&input, options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
         assert_eq!(plan.warnings, Vec::<String>::new());
-        let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
+        let tree = view::lay_out(&input, &plan, None, &[]).unwrap();
         let names = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str)).chain(views.iter().copied());
         let views: Vec<_> = names.map(|name| EntryPath::new(name.as_bytes()).unwrap()).collect();
         let views: Vec<_> = views.into_iter().map(|view| (view.clone(), out.path().join(view.as_path()))).collect();

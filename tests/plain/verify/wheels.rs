@@ -245,3 +245,32 @@ fn a_manifest_that_lists_nothing_lacks_the_split_binaries() {
     let is_unlisted = report.findings.iter().any(|it| it.check == Check::Manifest && it.path == "host/lib/plain.so");
     assert!(is_unlisted, "{report:?}");
 }
+
+/// Installers compare the CRC-32 of each member. One of a deflated member is compared while it is read.
+#[test]
+fn members_have_the_checksums_that_the_zip_file_states() {
+    let place = wheels("fat", "1.0");
+    let (mut stored, mut deflated) = (0, 0);
+    for path in list(&place.path().join("wheels")) {
+        let whole = fs::read(&path).unwrap();
+        let mut archive = zip::ZipArchive::new(std::io::Cursor::new(&whole)).unwrap();
+        for number in 0..archive.len() {
+            let member = archive.by_index_raw(number).unwrap();
+            if !member.is_file() || member.size() == 0 {
+                continue;
+            }
+            let name = member.name().unwrap().into_owned();
+            let is_stored = member.compression() == zip::CompressionMethod::Stored;
+            *if is_stored { &mut stored } else { &mut deflated } += 1;
+            // Of the local header and that in the central directory (APPNOTE 4.3.7, 4.3.12).
+            let places = [member.header_start() + 14, member.central_header_start() + 16];
+            edit(&path, |bytes| places.iter().for_each(|&place| bytes[usize::try_from(place).unwrap()] ^= 1));
+            let report = verify(&list(&place.path().join("wheels")), None, &VerifyOptions::default());
+            let found: Vec<_> = report.findings.iter().map(|it| (&*it.path, it.rule)).collect();
+            let is_named = |(path, id): &(&str, Rule)| path.ends_with(&name) && *id == Rule::FileUnreadable;
+            assert!(found.iter().any(is_named), "{name}: {found:?}");
+            fs::write(&path, &whole).unwrap();
+        }
+    }
+    assert!(stored > 5 && deflated > 5, "{stored} {deflated}");
+}
