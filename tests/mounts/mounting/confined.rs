@@ -73,12 +73,7 @@ fn the_daemon_of_a_user_can_still_unmount() {
     }
     let said = sandbox.run(
         r#"
-        [ -e /etc/mtab ] || { mkdir "$D/etc"; ln -s /proc/self/mounts "$D/etc/mtab"; mount -t overlay -o "ro,lowerdir=$D/etc:/etc" overlay /etc; }
-        mknod -m 666 "$D/fuse" c 10 229 && mount --bind "$D/fuse" /dev/fuse || { echo no; exit; }
-        mkdir "$D/bin" && cp "$(command -v kpackfs)" "$D/bin/"
-        chown 65534 "$M"; chmod 755 "$IN"
-        as() { setpriv --reuid=65534 --regid=65534 --clear-groups env PATH="$D/bin:$PATH" HOME=/nonexistent "$@"; }
-        cd /
+        for_users
         as kpackfs mount "$IN" "$M"
         as kpackfs status "$M" | grep -Eo '(new privileges|system calls) [(]fuser'
         pid=$(daemon); kill -TERM $pid; gone $pid
