@@ -80,6 +80,7 @@ impl Place {
         others::images(&place);
         others::files(&place);
         others::packages(&place);
+        others::collected(&place);
         others::empty(&place);
         others::damaged(&place);
         place

@@ -124,6 +124,14 @@ pub(crate) fn packages(place: &Place) {
     gzip.finish().unwrap();
 }
 
+/// What `collect` writes for several GPUs. The HIP runtime is missing.
+pub(crate) fn collected(place: &Place) {
+    let arguments =
+        ["collect", "install", "--from", "install", "--gpu-targets", "gfx90a,gfx1030", "--shared", "-o", "pieces"];
+    let output = kpackfs().args(arguments).current_dir(place.at(".")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// Inputs that are damaged.
 pub(crate) fn damaged(place: &Place) {
     for (name, of) in [("small-1.0-py3-none-any.whl", place.fat()), ("cut.tar", "fat.tar"), ("cut.zip", "asset.zip")] {

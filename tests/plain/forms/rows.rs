@@ -205,6 +205,7 @@ pub(crate) const ROWS: &[Row] = &[
     unknown("Debian package", &["small_1.0_amd64.deb"], &["Debian package|.deb", "dpkg-deb -x"]),
     unknown("RPM package", &["small-1.0-1.x86_64.rpm"], &["RPM", "rpm2cpio"]),
     unknown("source distribution", &["small-1.0.tar.gz"], &["source distribution|sdist", "tar -x|tar x|pip wheel"]),
+    unknown("pieces of a collection", &["pieces"], &["collect --shared", "copy common"]),
     unknown("docker://", &["docker://docker.io/rocm/pytorch"], &["skopeo copy docker://"]),
     unknown("containers-storage:", &["containers-storage:small"], &["skopeo copy containers-storage:"]),
     unknown("text file", &["notes.txt"], &["notes.txt", "wheel"]),

@@ -106,6 +106,29 @@ pub(crate) const OTHER_FORMS: &[Situation] = &[
     Situation::new("files of Blender for others", "Cycles finds none, and compiles none", "gfx1030", cycles)
         .needs(&[])
         .lacks(),
+    // Triton's cache has a directory for each kernel, which names no GPU (triton/runtime/cache.py).
+    Situation::new("files without a name of a GPU", "only the program knows", "gfx90a", |files| {
+        files.put("kern/cache/A/add.hsaco", code("gfx90a", 7));
+        files.put("kern/cache/A/mul.hsaco", code("gfx1100", 8));
+        files.put("kern/cache/B/sub.hsaco", code("gfx1100", 9));
+    })
+    .needs(&[])
+    .remark("B/sub.hsaco")
+    .only(Form::Unpacked, &[]),
+    Situation::new("a file for several others", "only the program knows", "gfx90a", |files| {
+        files.put("kern/cache/A/add.hsaco", code("gfx90a", 7));
+        files.put("kern/cache/B/all.hsaco", bundle(&["gfx1030", "gfx1100"], 9));
+    })
+    .needs(&[])
+    .remark("B/all.hsaco")
+    .only(Form::Unpacked, &[]),
+    Situation::new("files without a name of a GPU, for others", "the program finds none", "gfx942", |files| {
+        files.put("kern/cache/A/add.hsaco", code("gfx90a", 7));
+        files.put("kern/cache/A/mul.hsaco", code("gfx1100", 8));
+    })
+    .needs(&[])
+    .lacks()
+    .only(Form::Wheel, &[]),
     Situation::new("loose code objects of others", "the library finds no file", "gfx1030", |files| {
         loose(files, "gfx90a", "gfx1100");
     })
