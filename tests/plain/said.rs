@@ -6,9 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::{code_object, fixture};
+use crate::common::{code_object, fixture, put};
+use crate::verify::wheels::unpacked;
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::forms::made::zipped;
 
 struct Place(TempDir);
 
@@ -38,14 +41,18 @@ impl Place {
     /// Stdout and stderr of a line that succeeds, as far as it can.
     #[track_caller]
     fn types(&self, line: &str) -> (String, String) {
-        let words = line.strip_prefix("kpackfs ").unwrap().split(' ');
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
-        command.args(words).current_dir(self.0.path()).env("KPACKFS_CACHE_DIR", self.0.path().join("cache"));
-        let Output { status, stdout, stderr } = command.output().unwrap();
-        let [stdout, stderr] = [stdout, stderr].map(|text| String::from_utf8(text).unwrap());
         // No tree has the HIP runtime that the library needs.
-        let expected = i32::from(line.contains(" collect "));
-        assert_eq!(status.code(), Some(expected), "{line}: {stderr}");
+        self.ends(i32::from(line.contains(" collect ")), line.strip_prefix("kpackfs ").unwrap())
+    }
+
+    /// Stdout and stderr of words that end with this exit code.
+    #[track_caller]
+    fn ends(&self, code: i32, words: &str) -> (String, String) {
+        let (place, mut command) = (self.0.path(), Command::new(env!("CARGO_BIN_EXE_kpackfs")));
+        command.args(words.split(' ')).current_dir(place).env("KPACKFS_CACHE_DIR", place.join("cache"));
+        let Output { status, stdout, stderr } = command.env("VIRTUAL_ENV", place.join("active")).output().unwrap();
+        let [stdout, stderr] = [stdout, stderr].map(|text| String::from_utf8(text).unwrap());
+        assert_eq!(status.code(), Some(code), "{words}: {stdout}{stderr}");
         (stdout, stderr)
     }
 
@@ -64,6 +71,8 @@ impl Place {
 #[test]
 fn success_says_what_was_written_and_what_comes_next() {
     let place = Place::new();
+    unpacked(&place.0.path().join("wheel"), "fat", "1.0");
+    fs::copy(place.0.path().join("fat/lib/libx.so"), place.0.path().join("wheel/fat/libx.so")).unwrap();
     for (typed, lines) in [
         (
             "kpackfs split fat -o out",
@@ -71,13 +80,21 @@ fn success_says_what_was_written_and_what_comes_next() {
                 "kpackfs: wrote 3 parts to out, ",
                 "host, 1 file",
                 "gfx90a, 1 file",
-                "note: data was not searched, \"kpackfs inspect\" does that",
+                "note: data was not searched for code, \"kpackfs inspect\" does that",
                 "next: kpackfs verify out --against fat",
             ][..],
         ),
         (
             "kpackfs split fat --view thin/gfx90a -o thin",
             &["kpackfs: wrote 1 view to thin, ", "thin/gfx90a, 1 file", "next: kpackfs verify thin --against fat"],
+        ),
+        (
+            "kpackfs split fat --view gfx90a -o device",
+            &["kpackfs: wrote 1 view to device, ", "next: kpackfs verify device"],
+        ),
+        (
+            "kpackfs split wheel --view gfx90a/ --view gfx1030 -o devices",
+            &["kpackfs: wrote 2 views to devices, ", "next: kpackfs verify devices"],
         ),
         (
             "kpackfs kpack create --from-binary fat/lib/libx.so --target gfx90a -o x.kpack",
@@ -124,6 +141,7 @@ fn the_first_words_of_a_newcomer_lead_on() {
     let place = Place::new();
     fs::create_dir(place.0.path().join("empty")).unwrap();
     fs::write(place.0.path().join("x.kpack"), "").unwrap();
+    fs::File::create(place.0.path().join("zeros")).unwrap().set_len(200 << 20).unwrap();
     place.installs();
     fs::create_dir(place.0.path().join("links")).unwrap();
     std::os::unix::fs::symlink("../x.kpack", place.0.path().join("links/x.whl")).unwrap();
@@ -131,7 +149,8 @@ fn the_first_words_of_a_newcomer_lead_on() {
     let unknown = "gfx9999 (no GPU or family of this name is known)";
     for (typed, code, wanted) in [
         ("cache list", 0, "kpackfs: nothing is kept in "),
-        ("recombine a b -o c", 5, "a: No such file or directory\n"),
+        ("cache prune", 0, "kpackfs: no index had to be removed"),
+        ("recombine a b -o c", 5, "a: No such file or directory"),
         ("recombine a b", 2, "Usage: kpackfs recombine [OPTIONS] <CONFIG> <SHARDS> --output <DIR>\n"),
         (
             "recombine x.kpack",
@@ -146,9 +165,15 @@ fn the_first_words_of_a_newcomer_lead_on() {
             5,
             "dist/*.whl: No such file or directory; a shell expands \"*\" outside of quotes only",
         ),
-        ("kpack list none", 5, "none: No such file or directory\n"),
+        ("kpack list none", 5, "none: No such file or directory"),
+        ("kpack list zeros --memory 64", 1, "zeros: it is not a version 1 kpack archive"),
         ("kpack x.kpack", 2, "tip: 'kpackfs kpack list FILE' says what is in it"),
         ("kpack create fat/lib/libx.so -o y.kpack", 1, "--from-binary takes the code of a fat binary"),
+        (
+            "kpack create --from-binary fat/lib/libx.so --target gfx942 -o y.kpack",
+            1,
+            "fat/lib/libx.so: no code objects for gfx942, but for gfx1030, gfx90a",
+        ),
         ("umount none", 1, "none: not a mount point; `findmnt -t fuse.kpackfs` lists"),
         ("inspect empty", 0, "It has no files.\n"),
         ("inspect gfx942", 5, gpu),
@@ -166,11 +191,15 @@ fn the_first_words_of_a_newcomer_lead_on() {
         ("split empty -o out --gpu-targets gfx942", 1, "there is nothing to split in it; `kpackfs inspect` says"),
         ("why none", 5, "none: No such file or directory"),
         ("why ./none", 5, "./none: No such file or directory"),
-        ("why fat --python none --target gfx942", 3, "name an interpreter, or the directory of an environment"),
+        ("why fat --python none --target gfx942", 5, "name an interpreter, or the directory of an environment"),
         ("why --python venv imported --target gfx942", 1, "imported/libx.so: no code for gfx942"),
         ("why --python venv imported --target gfx1100", 0, "imported/libx.so: code for gfx1100 is found"),
         ("why --python venv imported data --target gfx1100", 1, "data/x.so: no code for gfx1100"),
         ("why --python venv absent --target gfx942", 5, "no package of this name is in "),
+        ("why libx.so.1 --target gfx942", 5, "libx.so.1: No such file or directory; `kpackfs why --binary NAME` looks"),
+        ("inspect none", 5, "none: No such file or directory; if it is a package, only `kpackfs why` takes its name"),
+        ("split none -o none", 1, "none: it is in the input none; name an output outside of it"),
+        ("inspect none/libx.so", 5, "none/libx.so: No such file or directory\n"),
         ("split fat -o out --gpu-targets gfx942", 1, "the input has nothing for it; it has code for"),
         // Before (3456e689), none of these was asked for its neighbour, and two equal inputs took 58 rows.
         ("help splt", 2, "tip: did you mean split?"),
@@ -193,8 +222,10 @@ fn the_first_words_of_a_newcomer_lead_on() {
             "symlinks that lead out of it that were not looked into (1, such as x.whl)",
         ),
         ("unbundle fat", 2, "tip: 'kpackfs kpack unbundle' does that"),
+        ("du fat", 2, "tip: 'kpackfs inspect --sizes INPUT' says what would be written"),
         ("absent.whl", 2, "tip: no file has this name, and no command"),
         ("split fat -o out --dry-run", 2, "tip: 'kpackfs inspect --sizes INPUT' says what would be written"),
+        ("why fat --target gfx90a --wrapper 7", 5, "--wrapper 7: no library has so many"),
         ("why fat --target 1030", 2, "name processors such as gfx942; did you mean gfx1030?"),
         ("why hipErrorNoBinaryForGpu --target gfx942", 5, "; of a message, `kpackfs why` names the cause in"),
         ("collect fat --from fat --gpu-targets gfx90a -o My.AppImage", 2, "this format is not written"),
@@ -204,12 +235,8 @@ fn the_first_words_of_a_newcomer_lead_on() {
         ("index fat", 0, "kpackfs: wrote "),
         ("cache clear", 0, "kpackfs: removed "),
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
-        command.args(typed.split(' ')).current_dir(place.0.path());
-        let Output { status, stdout, stderr } =
-            command.env("KPACKFS_CACHE_DIR", place.0.path().join("cache")).output().unwrap();
-        let said = String::from_utf8([stdout, stderr].concat()).unwrap();
-        assert_eq!(status.code(), Some(code), "{typed}: {said}");
+        let (printed, said) = place.ends(code, typed);
+        let said = printed + &said;
         assert!(said.contains(wanted) && !said.contains(" 0 B"), "{typed}: {said}");
     }
 }
@@ -218,7 +245,7 @@ fn the_first_words_of_a_newcomer_lead_on() {
 #[test]
 fn json_says_what_is_not_split() {
     let place = Place::new();
-    let expected = "stays as a whole (lib/kernel.bin); data was not searched, \"kpackfs inspect\" does that";
+    let expected = "stays as a whole (lib/kernel.bin); data was not searched for code, \"kpackfs inspect\" does that";
     fs::write(place.0.path().join("fat/lib/kernel.bin"), code_object(0x4c)).unwrap();
     for typed in ["kpackfs split fat -o one --json", "kpackfs split fat -o other --json -q"] {
         let written: Value = serde_json::from_str(&place.types(typed).0).unwrap();
@@ -228,6 +255,17 @@ fn json_says_what_is_not_split() {
     let written: Value = serde_json::from_str(&place.types("kpackfs split fat -o two --json").0).unwrap();
     let expected = expected.replace("stays", "2 files with device code stay").replace('(', "(such as ");
     assert_eq!(written["not_split"], expected);
+    // An archive is data, which `inspect` searches.
+    put(place.0.path().join("fat/lib/table.npz"), zipped(&[("table.npy", b"numbers".to_vec())]));
+    let written: Value = serde_json::from_str(&place.types("kpackfs split fat -o four --json").0).unwrap();
+    assert_eq!(written["not_split"], expected);
+    // Of artifacts as well.
+    let artifact = place.0.path().join("x_lib_gfx90X");
+    fs::create_dir(&artifact).unwrap();
+    fs::write(artifact.join("artifact_manifest.txt"), "stage\n").unwrap();
+    fs::rename(place.0.path().join("fat"), artifact.join("stage")).unwrap();
+    let written: Value = serde_json::from_str(&place.types("kpackfs split x_lib_gfx90X -o three --json").0).unwrap();
+    assert_eq!(written["not_split"], expected.replace("lib/", "stage/lib/"));
 }
 
 #[test]

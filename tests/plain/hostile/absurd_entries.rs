@@ -10,6 +10,7 @@ use kpackfs::binary::FatBinary;
 use kpackfs::fatbin::read_bundle;
 use kpackfs::source::open_file;
 
+use crate::common::ran as kpackfs;
 use crate::hostile::elf::fat_with;
 use crate::hostile::plain_bundle::plain;
 use crate::hostile::support::resources;
@@ -61,13 +62,6 @@ fn found(library: &Path) -> BTreeMap<String, Vec<u8>> {
         bytes
     };
     objects.iter().map(|object| (object.target.to_string(), read(&*object.content))).collect()
-}
-
-fn kpackfs(place: &Path, arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
-    let output = command.args(arguments).current_dir(place).env("KPACKFS_CACHE_DIR", place.join("cache")).output();
-    let output = output.unwrap();
-    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
 fn succeeds(place: &Path, arguments: &[&str]) -> String {

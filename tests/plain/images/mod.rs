@@ -8,5 +8,5 @@ pub(crate) mod layout;
 mod read;
 mod report;
 mod split;
-mod unpacked;
+pub(crate) mod unpacked;
 mod write;
