@@ -123,6 +123,12 @@ fn commands_print_what_the_schemas_say() {
         .output()
         .unwrap();
     check("split", &fs::read_to_string(place.path().join("restricted/x_lib_generic/.kpackfs/split.json")).unwrap());
+    let mut packed = tar::Builder::new(Vec::new());
+    packed.append_path_with_name("tests/fixtures/plain.so", "plain.so").unwrap();
+    fs::create_dir(place.path().join("packed")).unwrap();
+    fs::write(place.path().join("packed/x.tar"), packed.into_inner().unwrap()).unwrap();
+    let why = check("why", &printed(&["why", "--json", "--target", "gfx90a", "packed"]));
+    assert_eq!(why["lookups"][0]["form"], "embedded", "{why}");
     for target in ["gfx90a", "gfx942"] {
         let why = check("why", &printed(&["why", "--json", "--target", target, "zstd/host/lib/libx.so", "tree"]));
         assert!(why["lookups"].as_array().unwrap().len() >= 2, "{why}");

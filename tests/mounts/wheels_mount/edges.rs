@@ -363,7 +363,7 @@ fn code_for_a_target_that_is_not_understood_is_kept() {
     fs::write(tree.join("plain.so"), &odd).unwrap();
     let (out, said) = splits(&directory, &tree, &[]);
     assert!(
-        said.contains("plain.so: no runtime finds its code") && said.contains("amdhsa--GFX1030; it is kept"),
+        said.contains("plain.so: runtimes that ask COMGR find no code") && said.contains("amdhsa--GFX1030; it is kept"),
         "{said}"
     );
     assert!(out.join("unknown/.kpack/rocm_unknown-.47.46.581030.kpack").exists());

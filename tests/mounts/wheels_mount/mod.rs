@@ -208,7 +208,7 @@ fn a_wheel_with_nothing_to_split() {
     let output = kpackfs(["split", path, "-o", out_path, "--format", "wheel"]);
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.contains("no device code and no kernel databases"), "{error}");
+    assert!(error.contains("no device code for AMD's GPUs and no kernel databases"), "{error}");
     assert!(!out.exists());
     assert_eq!(inspect(&input, &[])["device"], serde_json::json!({}));
     let Some(mount) = Mount::new(&input, &[]) else { return };

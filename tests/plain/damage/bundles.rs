@@ -230,7 +230,7 @@ fn verify_finds_damage_by_name() {
                 let said = String::from_utf8_lossy(&ended.stdout);
                 let (is_sound, what) = (damage == Damage::None, format!("{form:?} {damage:?} {command:?}: {said}"));
                 assert_eq!(ended.status.code(), Some(i32::from(has_other_findings || !is_sound)), "{what}");
-                let names = ["lib/x.so: wrapper 0: offload bundle at 0x", ": damaged "];
+                let names = ["lib/x.so: wrapper 0: ", "offload bundle at 0x", ": damaged "];
                 assert!(names.iter().all(|name| said.contains(name)) != is_sound, "{what}");
             }
         }

@@ -48,7 +48,7 @@ impl Session {
         let options = PlanOptions { databases: Databases::all(), ..PlanOptions::default() };
         let plan =
             Plan::of_joined(&input, &joined, &options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
-        let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
+        let tree = view::lay_out(&input, &plan, None, &[]).unwrap();
         Self { resources, plan, input, tree }
     }
 

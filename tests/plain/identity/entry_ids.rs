@@ -92,7 +92,10 @@ fn code_under_other_ids_is_kept_and_serves_none() {
     for id in UNFOUND {
         let place = Place::new(&[gfx90a(id, ANY), BundleEntry::new("gfx1030", 0x36, 0)]);
         let said = place.split();
-        assert!(said.contains(&format!("no runtime finds its code with the entry ID {id}; it is kept")), "{said}");
+        assert!(
+            said.contains(&format!("runtimes that ask COMGR find no code with the entry ID {id}; it is kept")),
+            "{said}"
+        );
         for arguments in [&["inspect", "tree"][..], &["inspect", "tree", "--json"]] {
             let said = place.succeeds(arguments);
             assert!(said.contains(&format!("with the entry ID {id}; it is kept")), "{said}");

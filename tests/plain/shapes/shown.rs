@@ -88,7 +88,7 @@ impl Shown {
         let input = Input::open(fat.path(), &resources).unwrap();
         let options = PlanOptions { databases: Databases::all(), compression, ..PlanOptions::default() };
         let plan = Plan::make(&input, &options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
-        let tree = view::lay_out(&input, &plan, None, &[], Vec::new()).unwrap();
+        let tree = view::lay_out(&input, &plan, None, &[]).unwrap();
         let mut shown = Self { fat, plan, tree, archives: BTreeMap::new() };
         let archives = shown.plan.archives.iter().map(|planned| {
             let place = format!("{}/{}", planned.key.as_str(), planned.path);
