@@ -1,6 +1,7 @@
 """What the suites scripts/check-* share: paths, programs that have to succeed, and failures."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,19 @@ KPACKFS = str(Path(os.environ.get("KPACKFS", ROOT / "target/release/kpackfs")).r
 CORPUS = Path(os.environ.get("KPACKFS_CORPUS", Path.home() / ".cache/kpackfs-corpus"))
 
 failures = []
+
+
+def corpus_wheel(pattern):
+    """The one file of the corpus with such a name."""
+    found = list(CORPUS.glob(pattern))
+    if len(found) != 1:
+        sys.exit(f"{CORPUS} has {len(found)} files {pattern}; scripts/fetch-corpus fetches one")
+    return found[0]
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
 
 
 def fail(*words):
