@@ -99,20 +99,51 @@ fn messages_that_documents_explain_are_those_of_the_program() {
     assert!(explained > 20);
 }
 
+fn suites() -> Vec<String> {
+    let scripts = fs::read_dir("scripts").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let suites: Vec<_> = scripts.filter_map(|name| name.strip_prefix("check-").map(str::to_owned)).collect();
+    assert!(suites.len() > 20);
+    suites
+}
+
 #[test]
 fn every_suite_is_described_and_part_of_a_release() {
     let (described, release) = (fs::read_to_string("CONTRIBUTING.md").unwrap(), document("RELEASE.md"));
     let steps = release.split("```sh\n").skip(1).filter_map(|step| step.split("```").next());
     let is_name = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     let run: HashSet<_> = steps.flat_map(|step| step.split(|letter| !is_name(letter))).collect();
-    let scripts = fs::read_dir("scripts").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut suites: Vec<_> = scripts.filter_map(|name| name.strip_prefix("check-").map(str::to_owned)).collect();
-    assert!(suites.len() > 20);
+    let mut suites = suites();
     suites.retain(|suite| {
         let is_run = run.contains(suite.as_str()) || run.contains(format!("check-{suite}").as_str());
         !is_run || !described.contains(&format!("`scripts/check-{suite}"))
     });
     assert_eq!(suites, Vec::<String>::new());
+}
+
+/// What a suite has to be given: its usage without what is in brackets.
+fn needed_by(suite: &str) -> String {
+    let script = fs::read_to_string(format!("scripts/check-{suite}")).unwrap();
+    let usage = script.split(&format!("usage: scripts/check-{suite}")).nth(1).unwrap();
+    let mut depth = 0;
+    let mut is_needed = |letter: char| {
+        depth += i32::from("[(".contains(letter)) - i32::from("])".contains(letter));
+        depth == 0 && !"])… ".contains(letter)
+    };
+    usage.lines().next().unwrap().chars().filter(|&letter| is_needed(letter)).collect()
+}
+
+#[test]
+fn suites_of_a_release_need_no_arguments_and_run_its_program() {
+    let release = document("RELEASE.md");
+    let loops = release.split("for suite in ").skip(1).filter_map(|step| step.split(';').next());
+    let mut called: Vec<_> = loops.flat_map(str::split_whitespace).collect();
+    assert!(called.len() > 20);
+    called.retain(|suite| !needed_by(suite).is_empty());
+    assert_eq!(called, Vec::<&str>::new());
+    for suite in suites() {
+        let script = fs::read_to_string(format!("scripts/check-{suite}")).unwrap();
+        assert!(!script.contains("target/debug"), "{suite} runs another program than that of KPACKFS");
+    }
 }
 
 #[test]
