@@ -216,8 +216,10 @@ def split_of(loader, name, original, prepare=None):
     if prepare and change(prepare, fat / name):
         return None, None, None, 'cannot be prepared'
     result = run([kpackfs, 'split', fat, '--output', split])
-    if result.returncode or ': not split: ' in result.stderr or not list(split.glob('gfx*')):
+    if ': not split: ' in result.stderr or ': nothing to split: ' in result.stderr:
         return None, None, None, 'is not split'
+    if result.returncode:
+        return None, None, None, f'is wrong before any tool: {brief(result.stderr)}'
     try:
         expected = wrappers_of(loader, fat / name, original)
     except NotLoaded as error:
