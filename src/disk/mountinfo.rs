@@ -42,15 +42,10 @@ pub struct MountEntry {
     pub owner: Option<u32>,
 }
 
-/// The uppermost mount at `path`.
-pub(crate) fn topmost_mount(path: &Path) -> io::Result<Option<MountEntry>> {
-    Ok(topmost_of(list_all_mounts()?, path))
-}
-
-fn topmost_of(mut mounts: Vec<MountEntry>, path: &Path) -> Option<MountEntry> {
-    mounts.retain(|mount| mount.mount_point == path);
-    let top = mounts.iter().rposition(|mount| mounts.iter().all(|other| other.parent != mount.id))?;
-    Some(mounts.swap_remove(top))
+/// The uppermost of these mounts at `path`.
+pub(crate) fn topmost_mount<'a>(mounts: &'a [MountEntry], path: &Path) -> Option<&'a MountEntry> {
+    let here = || mounts.iter().filter(|mount| mount.mount_point == path);
+    here().rfind(|mount| here().all(|other| other.parent != mount.id))
 }
 
 /// The mount that a path without symlinks is in.
@@ -206,7 +201,7 @@ mod tests {
             parse(format!("{id} {parent} 0:{id} / {place} rw - tmpfs none rw").as_bytes()).unwrap()
         };
         let mounts = || vec![mount(20, 1, "/"), mount(9, 30, "/a"), mount(30, 20, "/a"), mount(40, 20, "/b")];
-        assert_eq!(topmost_of(mounts(), Path::new("/a")).unwrap().id, 9);
-        assert_eq!(topmost_of(mounts(), Path::new("/c")), None);
+        assert_eq!(topmost_mount(&mounts(), Path::new("/a")).unwrap().id, 9);
+        assert_eq!(topmost_mount(&mounts(), Path::new("/c")), None);
     }
 }

@@ -12,30 +12,28 @@ mod helper;
 mod options;
 pub mod signals;
 mod sys;
+mod target;
 mod transport;
 
 use std::ffi::CString;
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use fuser::{Config, Session, SessionACL};
-use rustix::fs::{major, minor};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{getgid, getuid};
 
 use crate::confine::can_mount;
 use crate::disk::{
-    KPACKFS, MOUNTINFO, MountEntry, absolute_mount_point, is_dead, list_all_mounts, lock_directory, mount_around,
-    topmost_mount,
+    KPACKFS, MOUNTINFO, MountEntry, absolute_mount_point, is_dead, list_all_mounts, lock_directory, topmost_mount,
 };
-use crate::fs::{Answers, Filesystem, KernelPages, Negotiation, check_rings, serve as answer_requests};
+use crate::fs::{Answers, Filesystem, KernelPages, Negotiation, serve as answer_requests};
 use crate::resources::Resources;
 use crate::threads;
 use crate::tree::Tree;
@@ -50,6 +48,8 @@ pub use self::ending::{RunningDaemon, check_running};
 pub use self::error::MountError;
 pub use self::options::MountOptions;
 pub(crate) use self::sys::raise_open_files;
+use self::target::check_free;
+pub(crate) use self::target::{MountTarget, check};
 pub use self::transport::Transport;
 
 /// The type of our mounts in `/proc/mounts` and `findmnt -t`.
@@ -150,96 +150,13 @@ fn attach_alone(place: &Path, options: &MountOptions) -> Result<(OwnedFd, MountE
     if lock.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
         tracing::warn!("{}: another process has locked it (flock), and is not waited for any longer", place.display());
     }
-    check_free(place)?;
+    check_free(&all_mounts()?, place)?;
     let device = attach(place, options)?;
     drop(lock);
     match topmost(place)? {
         Some(entry) if entry.kind == FILESYSTEM_TYPE => Ok((device, entry)),
         // Another process has covered or removed the mount meanwhile. Dropping `device` ends the session.
         _ => Err(MountError::NotOurs(place.to_owned())),
-    }
-}
-
-/// A mount point or device that can be served.
-#[derive(Debug)]
-pub(crate) enum MountTarget {
-    /// This directory, an absolute path.
-    Directory(PathBuf),
-    /// The FUSE device with this number, which has been mounted already.
-    Handed(RawFd),
-}
-
-/// Checks the mount point.
-pub(crate) fn check(options: &MountOptions) -> Result<MountTarget, MountError> {
-    if options.transport == Transport::Uring {
-        check_rings()?;
-    }
-    let path = &options.mount_point;
-    if let Some(number) = path.to_str().and_then(|path| path.strip_prefix("/dev/fd/")?.parse().ok()) {
-        return check_device(path, number);
-    }
-    let failed = |source| MountError::MountPoint { path: path.clone(), source };
-    let place = match absolute_mount_point(path) {
-        Ok(place) => place,
-        Err(error) => {
-            // In a mount of kpackfs, nobody can create it.
-            check_around(&std::path::absolute(path).map_err(failed)?, &options.source)?;
-            let is_missing = error.kind() == io::ErrorKind::NotFound;
-            return Err(if is_missing { MountError::NoDirectory(path.clone()) } else { failed(error) });
-        }
-    };
-    check_free(&place)?;
-    check_around(&place, &options.source)?;
-    // Another filesystem may be there, such as autofs below a mount that systemd makes on demand. autofs ignores
-    // accesses from mount(8)'s process group, so a daemon leaves that group only after it has mounted.
-    if !std::fs::metadata(&place).map_err(failed)?.is_dir() {
-        return Err(MountError::NotADirectory(place));
-    }
-    // Reads of a covered input would come back to this mount and wait for themselves.
-    let input = options.source.canonicalize().unwrap_or_else(|_| options.source.clone());
-    if input.starts_with(&place) {
-        return Err(MountError::CoversInput { path: place, input });
-    }
-    Ok(MountTarget::Directory(place))
-}
-
-/// Fails if a kpackfs is mounted there, dead or not.
-fn check_free(place: &Path) -> Result<(), MountError> {
-    let ours = topmost(place)?.filter(|entry| entry.kind == FILESYSTEM_TYPE);
-    ours.map_or(Ok(()), |entry| {
-        let (path, source_name) = (place.to_owned(), entry.source.to_string_lossy().into_owned());
-        Err(if is_dead(place) { MountError::Stale(path) } else { MountError::AlreadyMounted { path, source_name } })
-    })
-}
-
-/// Fails if a mount point is in a mount whose daemon is gone, in a mount of the input, or in the mount that contains the
-/// input: one would be read through the other.
-fn check_around(place: &Path, source: &Path) -> Result<(), MountError> {
-    let mounts = list_all_mounts().map_err(MountError::system(MOUNTINFO))?;
-    let Some(around) = mount_around(&mounts, place).filter(|mount| mount.kind == KPACKFS) else { return Ok(()) };
-    let (path, mount) = (place.to_owned(), around.mount_point.clone());
-    if is_dead(&mount) {
-        return Err(MountError::InDeadMount { path, mount });
-    }
-    let input = source.canonicalize().unwrap_or_else(|_| source.to_owned());
-    let is_of_input = [source, &*input].iter().any(|input| around.source == input.as_os_str());
-    if is_of_input || input.starts_with(&mount) {
-        return Err(MountError::InOwnMount { path, mount, input });
-    }
-    Ok(())
-}
-
-/// The numbers of /dev/fuse: `MISC_MAJOR` and `FUSE_MINOR` in the kernel.
-const FUSE_DEVICE: (u32, u32) = (10, 229);
-
-fn check_device(path: &Path, number: RawFd) -> Result<MountTarget, MountError> {
-    let failed = |source| MountError::Handed { path: path.to_owned(), source };
-    let metadata = std::fs::metadata(path).map_err(failed)?;
-    let device = (major(metadata.rdev()), minor(metadata.rdev()));
-    if metadata.file_type().is_char_device() && device == FUSE_DEVICE {
-        Ok(MountTarget::Handed(number))
-    } else {
-        Err(failed(Errno::NODEV.into()))
     }
 }
 
@@ -388,12 +305,16 @@ fn busy(place: &Path) -> MountError {
 
 /// The kpackfs mounts that this process can see, including stale ones.
 pub fn list_mounts() -> Result<Vec<MountEntry>, MountError> {
-    let mut mounts = list_all_mounts().map_err(MountError::system(MOUNTINFO))?;
+    let mut mounts = all_mounts()?;
     mounts.retain(|mount| mount.kind == FILESYSTEM_TYPE);
     Ok(mounts)
 }
 
 /// The uppermost mount at `path`.
 fn topmost(path: &Path) -> Result<Option<MountEntry>, MountError> {
-    topmost_mount(path).map_err(MountError::system(MOUNTINFO))
+    Ok(topmost_mount(&all_mounts()?, path).cloned())
+}
+
+fn all_mounts() -> Result<Vec<MountEntry>, MountError> {
+    list_all_mounts().map_err(MountError::system(MOUNTINFO))
 }
