@@ -171,7 +171,7 @@ def _split(given: argparse.Namespace) -> int:
         with connected(given) as client:
             limits = Limits(_jobs(given), given.memory, given.frame_cache, given.cache)
             # A local worker that has not restarted in this time never will.
-            patience = None if given.scheduler else 60.0
+            patience = None if given.scheduler else 300.0
             run = Run(client, settings, limits, Policy(given.retries, given.cut, given.check, given.force, patience), report)
             if not given.quiet:
                 workers = len(client.scheduler_info(n_workers=-1)["workers"])

@@ -28,6 +28,12 @@ from kpackfs_fleet import cli, kpackfs
 os.environ["KPACKFS"] = str(Path(os.environ.get("KPACKFS", REPOSITORY / "target/release/kpackfs")).resolve())
 os.environ["PYTHONPATH"] = str(REPOSITORY / "python")
 os.environ.pop("SOURCE_DATE_EPOCH", None)
+# A busy machine is slow, and loses no connection.
+os.environ.update(
+    DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT="60s",
+    DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP="300s",
+    DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL="30 minutes",
+)
 
 
 def make_wheel(directory: Path, name: str, members: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> Path:
@@ -123,7 +129,7 @@ def run_fleet(*arguments: object, **environment: str) -> tuple[int, Any, str]:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
         check=False,
         start_new_session=True,
     )

@@ -119,7 +119,7 @@ def scheduler(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     file = tmp_path / "scheduler.json"
     module = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
     process = subprocess.Popen([*module, "--port", "0", "--no-dashboard", "--scheduler-file", file])
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not (file.exists() and file.read_text().endswith("}")) and time.monotonic() < deadline:
         time.sleep(0.1)
     yield process, file
@@ -145,14 +145,14 @@ def test_a_scheduler_that_is_gone_ends_the_run(scheduler: Any, proxy: Any, sourc
     environment = {
         **os.environ,
         **fault("verify", marker=str(marker), pid=victim.pid),
-        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "10s",
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "40s",
     }
     command = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", scheduler[1], "--nthreads", "1"]
-    options = ["--no-nanny", "--no-dashboard", "--local-directory", tmp_path, "--death-timeout", "120"]
+    options = ["--no-nanny", "--no-dashboard", "--local-directory", tmp_path, "--death-timeout", "900"]
     worker = subprocess.Popen([*command, *options], env=environment)
     try:
         code, report, messages = run_fleet(
-            source, tmp_path / "dst", "--scheduler", place, DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT="10s"
+            source, tmp_path / "dst", "--scheduler", place, DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT="40s"
         )
     finally:
         worker.kill()
