@@ -12,7 +12,7 @@ use super::credentials::{AccessKey, credentials, region, variable};
 use super::error::{BucketError, BucketProblem};
 use super::place::BucketPlace;
 use super::signature::{self, Unsigned};
-use crate::remote::{RemoteProblem, agent, proxy_of, silence};
+use crate::remote::{RemoteProblem, agent, pause, proxy_of};
 use crate::rope::Sha256;
 use crate::split::hex;
 
@@ -47,7 +47,8 @@ pub(super) struct BucketClient {
     host: String,
     region: String,
     credentials: AccessKey,
-    silence: Duration,
+    /// The shortest pause before a request that is made again.
+    pause: Duration,
 }
 
 /// An object in the bucket.
@@ -126,7 +127,7 @@ impl BucketClient {
         }
         let (server, host, place) = (format!("{scheme}://{host}"), host.to_owned(), place.clone());
         let (credentials, agent) = (credentials()?, agent(is_secure)?);
-        Ok(Self { place, agent, server, host, region, credentials, silence: silence() })
+        Ok(Self { place, agent, server, host, region, credentials, pause: pause() })
     }
 
     /// The name of an object in messages.
@@ -204,7 +205,7 @@ impl BucketClient {
             let answer = self.send_once(asked);
             let Err(problem) = answer else { return answer };
             tries += 1;
-            thread::sleep(problem.pause(tries, self.silence / 120).ok_or(problem)?);
+            thread::sleep(problem.pause(tries, self.pause).ok_or(problem)?);
         }
     }
 

@@ -39,6 +39,8 @@ pub(super) struct RangeClient {
     pub(super) validators: OnceLock<Validators>,
     credentials: Option<Credentials>,
     silence: Duration,
+    /// The shortest pause before a request that is made again.
+    pause: Duration,
 }
 
 impl RangeClient {
@@ -47,7 +49,7 @@ impl RangeClient {
         let agent = agent(!url::is_insecure(name))?;
         let credentials = Credentials::of(&named)?;
         let (name, found, validators) = (name.to_owned(), Mutex::default(), OnceLock::new());
-        Ok(Self { name, agent, named, found, validators, credentials, silence: silence() })
+        Ok(Self { name, agent, named, found, validators, credentials, silence: silence(), pause: pause() })
     }
 
     /// The last bytes of the file, as many as `length`, or all.
@@ -74,7 +76,7 @@ impl RangeClient {
             match answer.body.read_all() {
                 Ok(whole) => return Ok(whole),
                 Err(problem) if tries >= TRIES => return Err(problem),
-                Err(_) => thread::sleep(self.silence / 60),
+                Err(_) => thread::sleep(self.pause * 2),
             }
         }
     }
@@ -95,7 +97,7 @@ impl RangeClient {
                 continue;
             }
             tries += 1;
-            thread::sleep(problem.pause(tries, self.silence / 120).ok_or(problem)?);
+            thread::sleep(problem.pause(tries, self.pause).ok_or(problem)?);
         }
     }
 
@@ -199,7 +201,7 @@ impl RangeReader {
                     if self.tries >= TRIES {
                         return Err(problem);
                     }
-                    thread::sleep(client.silence / 60);
+                    thread::sleep(client.pause * 2);
                 }
             }
         }
@@ -212,6 +214,9 @@ pub(super) const MOST_ANSWERS: usize = 8;
 
 /// The longest time without a byte of an answer.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// The shortest pause before a request that is made again.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// What makes requests, without redirects. Of `https` URLs, none leads to one of `http`.
 pub(crate) fn agent(is_secure: bool) -> Result<Agent, RemoteProblem> {
@@ -238,11 +243,18 @@ pub(crate) fn agent(is_secure: bool) -> Result<Agent, RemoteProblem> {
     Ok(Agent::new_with_config(config.build()))
 }
 
-/// The longest time without a byte; in tests less.
-pub(crate) fn silence() -> Duration {
-    #[cfg(debug_assertions)]
-    if let Some(milliseconds) = std::env::var("KPACKFS_SILENCE").ok().and_then(|it| it.parse().ok()) {
-        return Duration::from_millis(milliseconds);
-    }
-    SILENCE
+/// The longest time without a byte; in tests another one.
+fn silence() -> Duration {
+    variable("KPACKFS_SILENCE").unwrap_or(SILENCE)
+}
+
+/// The shortest pause before a request that is made again; in tests less.
+pub(crate) fn pause() -> Duration {
+    variable("KPACKFS_PAUSE").unwrap_or(PAUSE)
+}
+
+/// The milliseconds in a variable of tests.
+fn variable(name: &str) -> Option<Duration> {
+    let text = cfg!(debug_assertions).then(|| std::env::var(name).ok());
+    text.flatten()?.parse().ok().map(Duration::from_millis)
 }

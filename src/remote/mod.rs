@@ -16,7 +16,7 @@ mod response;
 mod url;
 mod window;
 
-pub(crate) use client::{agent, silence};
+pub(crate) use client::{agent, pause};
 pub(crate) use error::check as check_remote;
 pub use error::{RemoteError, RemoteProblem};
 pub(crate) use file::RemoteFile;

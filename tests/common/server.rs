@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// A request.
 #[derive(Clone, Debug)]
@@ -46,6 +47,8 @@ pub(crate) enum Reply {
     Total(usize),
     /// With a body that ends after these bytes.
     Cut(usize),
+    /// With a pause of a second in the middle.
+    Slow,
     /// With bytes that are said to be compressed.
     Encoded(&'static str),
     /// With this status, and with these headers.
@@ -152,7 +155,7 @@ fn answer(
     let (mut range, mut total, mut tag, mut more) = (asked.range.clone(), bytes.len(), "\"one\"", String::new());
     let mut cut = usize::MAX;
     match reply {
-        Reply::Right | Reply::AsWhole => {}
+        Reply::Right | Reply::AsWhole | Reply::Slow => {}
         Reply::Tag(other) => tag = other,
         Reply::Whole => range = None,
         Reply::Shifted(by) => range = range.map(|range| (range.start + by).min(range.end - 1)..range.end),
@@ -185,6 +188,11 @@ fn answer(
     write!(stream, "HTTP/1.1 {status} x\r\nETag: {tag}\r\nContent-Length: {}\r\n{more}\r\n", part.len())?;
     let sent = part.len().min(cut);
     count(sent);
-    stream.write_all(part.get(..sent).unwrap_or_default())?;
+    let (first, second) = part.get(..sent).unwrap_or_default().split_at(sent / 2);
+    stream.write_all(first)?;
+    if matches!(reply, Reply::Slow) {
+        thread::sleep(Duration::from_secs(1));
+    }
+    stream.write_all(second)?;
     Ok(sent == part.len())
 }

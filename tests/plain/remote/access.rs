@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
 use std::thread;
 
-use super::{NAME, ask, demo, inspect, local, said, same};
+use super::{NAME, SILENCE, ask, demo, inspect, local, said, same};
 use crate::common::program;
 use crate::common::server::{Asked, Reply, Server};
 
@@ -110,7 +110,9 @@ fn only_https_is_taken_unless_http_is_allowed() {
     assert!(code == Some(5) && err.contains("--allow-http"), "{err}");
     assert!(server.asked().is_empty());
     // TLS is spoken to what speaks none.
-    let (code, _, err) = said(&inspect(&server.url(NAME).replace("http:", "https:"), &[]).output().unwrap());
+    let mut asking = inspect(&server.url(NAME).replace("http:", "https:"), &[]);
+    // This server may wait for the end of a line.
+    let (code, _, err) = said(&asking.env("KPACKFS_SILENCE", SILENCE).output().unwrap());
     assert!(code == Some(5) && err.lines().count() == 1, "{err}");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/x.whl", listener.local_addr().unwrap());

@@ -1,8 +1,10 @@
 //! What a server does wrong passes, or is named.
 
+use std::collections::HashSet;
+use std::sync::Mutex;
 use std::thread;
 
-use super::{NAME, ask, demo, inspect, local, said, same};
+use super::{NAME, SILENCE, ask, ask_for, demo, inspect, local, said, same};
 use crate::common::server::{Asked, Reply, Server};
 
 #[test]
@@ -29,10 +31,16 @@ fn all_of_a_wheel_is_read_from_a_server_without_ranges_if_that_is_allowed() {
         (Reply::Status(403, String::new()), "refuses it (403)"),
         (Reply::Silence, "does not answer in time"),
     ] {
+        let silence = patience(&lie);
         let lies = move |it: &Asked| if it.range.is_none() { lie.clone() } else { Reply::Whole };
-        let ((code, out, err), _) = ask(lies, &["--json", "--download"]);
+        let ((code, out, err), _) = ask_for(silence, lies, &["--json", "--download"]);
         assert!((code, &*out) == (Some(5), "") && err.contains(words), "{err}");
     }
+}
+
+/// The milliseconds that are waited for a server which behaves so.
+fn patience(reply: &Reply) -> &'static str {
+    if matches!(reply, Reply::Silence) { SILENCE } else { "300000" }
 }
 
 /// Behaviours that are no reason for another answer.
@@ -40,9 +48,14 @@ fn all_of_a_wheel_is_read_from_a_server_without_ranges_if_that_is_allowed() {
 fn what_passes_changes_no_answer() {
     let expected = local(&["--json"]);
     let status = |status| Reply::Status(status, "Retry-After: 0\r\n".to_owned());
-    let every_second = [("429", status(429)), ("503", status(503)), ("500", status(500)), ("closes", Reply::Close)];
-    for (name, reply) in every_second {
-        let behaviour = move |it: &Asked| if it.number.is_multiple_of(2) { reply.clone() } else { Reply::Right };
+    // Threads ask at the same time, so that every second request might be always the same thread's.
+    let every_first = [("429", status(429)), ("503", status(503)), ("500", status(500)), ("closes", Reply::Close)];
+    for (name, reply) in every_first {
+        let known = Mutex::new(HashSet::new());
+        let behaviour = move |it: &Asked| {
+            let is_first = known.lock().unwrap().insert(it.range.clone());
+            if is_first { reply.clone() } else { Reply::Right }
+        };
         same(&ask(behaviour, &["--json"]).0, &expected, name);
     }
     let before_the_file = Reply::Status(206, "Content-Range: bytes -43048-6103/6104\r\n".to_owned());
@@ -52,7 +65,9 @@ fn what_passes_changes_no_answer() {
         same(&found, &expected, &name);
         assert_eq!(asked.iter().filter(|it| it.is_suffix).count(), 1, "{name}");
     }
-    same(&ask(|it| if it.number == 1 { Reply::Silence } else { Reply::Right }, &["--json"]).0, &expected, "silence");
+    // The other answers come in this time.
+    let silent = |it: &Asked| if it.number == 1 { Reply::Silence } else { Reply::Right };
+    same(&ask_for("10000", silent, &["--json"]).0, &expected, "silence");
     same(&ask(|_| Reply::Cut(100_000), &["--json"]).0, &expected, "dies at each request");
     same(&ask(|_| Reply::Encoded("identity"), &["--json"]).0, &expected, "identity");
     // A link that expires is followed again from the URL that was named.
@@ -64,9 +79,9 @@ fn what_passes_changes_no_answer() {
     };
     let (found, asked) = ask(expires, &["--json"]);
     same(&found, &expected, "an expired link");
-    // Two threads may find that it has expired.
+    // Several threads may find that it has expired.
     let followed = asked.iter().filter(|it| !it.path.contains("signed")).count();
-    assert!((2..=3).contains(&followed), "{asked:?}");
+    assert!((2..asked.len() - followed).contains(&followed), "{asked:?}");
 }
 
 /// When a server begins to lie.
@@ -130,11 +145,12 @@ fn a_server_that_lies_is_named() {
     let check = |(since, lie, words): &(Since, Reply, &str)| {
         let (since, reply) = (*since, lie.clone());
         let behaviour = move |it: &Asked| if it.number == 0 && since == Second { Reply::Right } else { reply.clone() };
-        let ((code, out, err), asked) = ask(behaviour, &["--json"]);
+        let ((code, out, err), asked) = ask_for(patience(lie), behaviour, &["--json"]);
         assert!((code, &*out) == (Some(5), ""), "{since:?} {lie:?}: {code:?} {err} {asked:?}");
         assert!(err.lines().count() == 1 && !err.contains("secret"), "{since:?} {lie:?}: {err}");
         assert!(err.contains(NAME) && err.contains(words), "{since:?} {lie:?}: {err}");
-        assert!(asked.len() <= 12, "{since:?} {lie:?}: {} requests", asked.len());
+        // A few threads make a few requests each.
+        assert!(asked.len() <= 40, "{since:?} {lie:?}: {} requests", asked.len());
     };
     // Most of it is waiting.
     thread::scope(|scope| {

@@ -13,8 +13,8 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 use crate::common::mounts::wheel;
-use crate::common::program;
 use crate::common::server::{Asked, Reply, Server};
+use crate::common::{PATIENCE, program};
 
 /// A wheel of 6 MB, with deflated libraries, and large members that are deflated and stored.
 fn demo() -> &'static PathBuf {
@@ -40,9 +40,14 @@ fn command(arguments: &[&str]) -> Command {
     let mut command = program();
     let home = demo().parent().unwrap();
     command.args(arguments).arg("--allow-http").current_dir(home).env("HOME", home);
-    command.env("KPACKFS_CACHE_DIR", home.join("cache")).env("KPACKFS_SILENCE", "300").env_remove("KPACKFS_TOKEN");
+    // A server of these tests may be slow, and is not silent but where that is tested.
+    command.env("KPACKFS_SILENCE", PATIENCE.as_millis().to_string()).env("KPACKFS_PAUSE", "3");
+    command.env("KPACKFS_CACHE_DIR", home.join("cache")).env_remove("KPACKFS_TOKEN");
     command
 }
+
+/// The milliseconds that are waited for a server which stays silent.
+const SILENCE: &str = "300";
 
 fn said(output: &Output) -> Answer {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -51,8 +56,17 @@ fn said(output: &Output) -> Answer {
 
 /// What is said about the wheel on a server, and its requests.
 fn ask(behaviour: impl Fn(&Asked) -> Reply + Send + Sync + 'static, options: &[&str]) -> (Answer, Vec<Asked>) {
+    ask_for(&PATIENCE.as_millis().to_string(), behaviour, options)
+}
+
+/// The same if no more than so many milliseconds are waited for a server.
+fn ask_for(
+    silence: &str,
+    behaviour: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
+    options: &[&str],
+) -> (Answer, Vec<Asked>) {
     let server = Server::start(fs::read(demo()).unwrap(), behaviour);
-    let output = inspect(&server.url(NAME), options).output().unwrap();
+    let output = inspect(&server.url(NAME), options).env("KPACKFS_SILENCE", silence).output().unwrap();
     (said(&output), server.asked())
 }
 
