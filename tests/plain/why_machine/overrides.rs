@@ -169,7 +169,7 @@ fn named_targets_are_not_renamed() {
 fn the_environment_of_a_process_counts() {
     let topology = topology(&[100_300]);
     let mut process =
-        Command::new("sleep").arg("60").env("HSA_OVERRIDE_GFX_VERSION", "1030").stdin(Stdio::null()).spawn().unwrap();
+        Command::new("sleep").arg("3600").env("HSA_OVERRIDE_GFX_VERSION", "1030").stdin(Stdio::null()).spawn().unwrap();
     for target in ["", "--target gfx1030"] {
         let answer =
             why(&topology, "export HSA_OVERRIDE_GFX_VERSION=10.3.0", &format!("{target} --pid {}", process.id()));

@@ -2,8 +2,8 @@
 //!
 //! RSS ≤ max(`--memory`, the largest window) + tables + 48 MiB; tables = 400 bytes for each member, wrapper, code
 //! object, entry of an archive and link, the bytes of their names, and changed headers of binaries, at most half of
-//! `--memory`. No command takes more than a minute. An input whose tables need more is refused with the memory that it
-//! needs.
+//! `--memory`. No command takes more than a minute of two processors. An input whose tables need more is refused with the
+//! memory that it needs.
 //!
 //! The test runs a part of the table. `scripts/check-bounds` runs all of it: `KPACKFS_BOUNDS=all`.
 
@@ -28,8 +28,11 @@ const BESIDES: u64 = 48 << 10;
 /// 27 MiB, twice that of a release. Each of 16 threads has the last 64 KiB of a program.
 const AT_WORK: u64 = 29 << 10;
 
-/// Seconds that a command may take.
-const MOST_TIME: u32 = 60;
+/// Seconds of processors that a command may take: a minute of two. On a busy machine it takes longer.
+const MOST_TIME: f64 = 120.0;
+
+/// Seconds after which it hangs.
+const MOST_PATIENCE: u32 = 900;
 
 /// What is run on an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +131,7 @@ const ROWS: [Row; 42] = [
     (Parser::Collection, "a statement of many GPUs", texts::collection, &[Verify]),
 ];
 
-/// Runs a command, or a mount of which all is read, and prints exit code, peak memory in KiB, and seconds.
+/// Runs a command, or a mount of which all is read, and prints exit code, peak memory in KiB, and seconds of processors.
 const MEASURE: &str = r#"
 import os, resource, signal, subprocess, sys, time
 mode, place, most, *command = sys.argv[1:]
@@ -142,7 +145,7 @@ try:
         read = 0
         for at, _, files in os.walk(there):
             for name in files[:200]:
-                if running.poll() is not None or read > 64 << 20 or rest() < 5: break
+                if running.poll() is not None or read > 64 << 20 or time.monotonic() - began > 55: break
                 try:
                     with open(os.path.join(at, name), "rb") as file: read += len(file.read(1 << 20))
                 except OSError: pass
@@ -152,7 +155,8 @@ except subprocess.TimeoutExpired:
     running.kill()
     running.wait()
     code = "timeout"
-print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, round(time.monotonic() - began, 1))
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(code, used.ru_maxrss, round(used.ru_utime + used.ru_stime, 1))
 "#;
 
 /// What a command took.
@@ -166,7 +170,7 @@ struct Measured {
 
 fn measured(place: &Path, is_mount: bool, command: &[String]) -> Measured {
     let mut measure = Command::new("python3");
-    measure.args(["-c", MEASURE, if is_mount { "mount" } else { "run" }]).arg(place).arg(MOST_TIME.to_string());
+    measure.args(["-c", MEASURE, if is_mount { "mount" } else { "run" }]).arg(place).arg(MOST_PATIENCE.to_string());
     measure.args(command).env("KPACKFS_CACHE_DIR", place.join("cache")).env("KPACKFS_ROCM", place);
     let output = measure.output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
@@ -266,7 +270,7 @@ fn check(rows: &[&Row], scale: usize, settings: &[(u64, u64)], is_chosen: impl F
                 );
                 println!("{line}");
                 let is_ended = code.parse::<u8>().is_ok_and(|code| code <= 5);
-                if peak > bound || !is_ended || said.contains("panicked") {
+                if peak > bound || seconds > MOST_TIME || !is_ended || said.contains("panicked") {
                     broken.push(line);
                 }
             }
