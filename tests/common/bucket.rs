@@ -2,13 +2,15 @@
 //! and can lie or die at each request.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use sha2::{Digest, Sha256};
+
+use crate::common::wait_until;
 
 /// The keys that it accepts.
 pub(crate) const ID: &str = "AKIATESTTESTTEST";
@@ -98,6 +100,8 @@ pub(crate) struct BucketServer {
     pub(crate) stored: Arc<Mutex<Stored>>,
     calls: Arc<Mutex<Vec<Call>>>,
     behaviour: Arc<Mutex<Arc<Behaviour>>>,
+    /// How many connections there are.
+    open: Arc<AtomicUsize>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -110,21 +114,37 @@ impl BucketServer {
         let (stored, calls, behaviour) = (Arc::default(), Arc::default(), Arc::new(Mutex::new(right)));
         let ends = Arc::<AtomicBool>::default();
         let shared = (Arc::clone(&stored), Arc::clone(&calls), Arc::clone(&behaviour), Arc::clone(&ends));
+        let open = Arc::<AtomicUsize>::default();
+        let opened = Arc::clone(&open);
         let serve = move || {
             let (stored, calls, behaviour, ends) = shared;
             for stream in listener.incoming().map_while(Result::ok).take_while(|_| !ends.load(Ordering::SeqCst)) {
                 let (stored, calls, behaviour) = (Arc::clone(&stored), Arc::clone(&calls), Arc::clone(&behaviour));
-                // A client that ends early is none of its business.
-                thread::spawn(move || answer_all(&stream, &stored, &calls, &behaviour).ok());
+                let open = Arc::clone(&opened);
+                open.fetch_add(1, Ordering::SeqCst);
+                thread::spawn(move || {
+                    // A client that ends early is none of its business.
+                    answer_all(&stream, &stored, &calls, &behaviour).ok();
+                    open.fetch_sub(1, Ordering::SeqCst);
+                });
             }
         };
-        Self { port, stored, calls, behaviour, ends, thread: Some(thread::spawn(serve)) }
+        Self { port, stored, calls, behaviour, open, ends, thread: Some(thread::spawn(serve)) }
     }
 
     /// Answers so from now on, and counts requests from 0 again.
     pub(crate) fn behave(&self, behaviour: impl Fn(&Call, &Mutex<Stored>) -> BucketReply + Send + Sync + 'static) {
         *self.behaviour.lock().unwrap() = Arc::new(behaviour);
         self.calls.lock().unwrap().clear();
+    }
+
+    /// Waits until nothing is carried out any more of what a process has asked for that has ended.
+    pub(crate) fn is_at_rest(&self) {
+        // Connections are accepted in order: those that were made before this one are counted when it ends.
+        let mut last = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        last.shutdown(Shutdown::Write).unwrap();
+        last.read_to_end(&mut Vec::new()).unwrap();
+        wait_until("all connections have ended", || self.open.load(Ordering::SeqCst) == 0);
     }
 
     pub(crate) fn url(&self) -> String {

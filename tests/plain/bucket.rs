@@ -260,6 +260,8 @@ fn moment(call: &Call) -> String {
 /// After a run that did not end, the next one ends right.
 #[track_caller]
 fn next_ends_right(server: &BucketServer, what: &str) {
+    // A late change of the statement would show that the run lives.
+    server.is_at_rest();
     is_consistent(&server.stored(), what);
     server.behave(|_, _| BucketReply::Right);
     // The last page was written, and the statement was not.
