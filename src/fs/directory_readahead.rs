@@ -117,12 +117,13 @@ struct Push {
     fs: Arc<Filesystem>,
     directory: NodeId,
     files: Vec<(usize, NodeId)>,
+    given: u64,
 }
 
 impl Push {
     /// Pushes the files, the last one first. A reader that is equally fast reads the first ones by itself meanwhile, so
     /// both do the same file only once.
-    fn run(self) {
+    fn run(mut self) {
         for &(position, node) in self.files.iter().rev() {
             let sequences = self.fs.directory_readahead.sequences.lock();
             let is_past = sequences.iter().any(|other| other.directory == self.directory && other.at >= position);
@@ -130,6 +131,7 @@ impl Push {
             if is_past || !self.fs.push_to_page_cache(node) {
                 break;
             }
+            self.given += 1;
         }
     }
 }
@@ -140,6 +142,8 @@ impl Drop for Push {
         if let Some(sequence) = sequences.iter_mut().find(|sequence| sequence.directory == self.directory) {
             sequence.is_served = false;
         }
+        // Under the lock: who sees the count can have the next files pushed.
+        self.fs.resources.counters.files_given.add(self.given);
     }
 }
 
@@ -171,7 +175,7 @@ impl Sequence {
             return;
         }
         let (this, directory) = (Arc::clone(fs), self.directory);
-        let push = move || Push { fs: this, directory, files }.run();
+        let push = move || Push { fs: this, directory, files, given: 0 }.run();
         // Never on this thread: the kernel makes the pushing thread wait for requests that this one has to answer.
         self.is_served = fs.resources.executor.run_in_background(push);
     }
