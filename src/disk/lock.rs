@@ -34,7 +34,12 @@ pub(crate) struct Deadline(Instant);
 impl Deadline {
     /// [`LOCK_TIMEOUT`] from now.
     pub(crate) fn of_locks() -> Self {
-        Self(Instant::now() + LOCK_TIMEOUT)
+        Self::after(LOCK_TIMEOUT)
+    }
+
+    /// This long from now.
+    pub(crate) fn after(wait: Duration) -> Self {
+        Self(Instant::now() + wait)
     }
 
     /// Calls `attempt` until it does not fail with [`WouldBlock`](io::ErrorKind::WouldBlock), at least once. After

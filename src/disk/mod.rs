@@ -12,8 +12,6 @@ mod staging;
 mod write;
 
 pub(crate) use cache::{check_cache, create_cache};
-#[cfg(test)]
-pub(crate) use lock::LOCK_TIMEOUT;
 pub(crate) use lock::{Deadline, LockKind, lock_directory, try_lock};
 pub(crate) use mountinfo::{
     KPACKFS, MAX_LINKS, MOUNTINFO, MountEntry, absolute_mount_point, dead_mount, is_dead, list_all_mounts,

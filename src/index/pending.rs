@@ -29,9 +29,12 @@ pub(super) struct Pending {
 impl Pending {
     /// Marks that `index` is going to be saved. Without the file or the lock, the next mount does not wait.
     pub(super) fn mark(index: &Path) -> Option<Self> {
+        Self::mark_until(index, Deadline::of_locks())
+    }
+
+    fn mark_until(index: &Path, deadline: Deadline) -> Option<Self> {
         let path = index.with_extension(SUFFIX);
         disk::create_cache(path.parent()?).ok()?;
-        let deadline = Deadline::of_locks();
         for _ in 0..TRIES {
             let mut options = File::options();
             let file = disk::open_with(&path, options.write(true).create(true).truncate(false).mode(0o600), 0).ok()?;
@@ -48,10 +51,14 @@ impl Pending {
     /// Waits until no mount has anything to save to `index`, until a running mount has saved it, or until the
     /// [`Deadline`].
     pub(super) fn wait(index: &Path) {
+        Self::wait_until(index, Deadline::of_locks());
+    }
+
+    fn wait_until(index: &Path, deadline: Deadline) {
         let path = index.with_extension(SUFFIX);
         let version =
             || fs::metadata(index).map(|metadata| (metadata.ino(), metadata.ctime(), metadata.ctime_nsec())).ok();
-        let (before, deadline) = (version(), Deadline::of_locks());
+        let before = version();
         for _ in 0..TRIES {
             let Ok(file) = disk::open_with(&path, File::options().write(true), 0) else { return };
             let locked = deadline.retry(|| match try_lock(&file, LockKind::Exclusive) {
@@ -107,7 +114,9 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::disk::LOCK_TIMEOUT;
+
+    /// What takes longer hangs.
+    const LONG: Duration = Duration::from_secs(300);
 
     #[test]
     fn the_next_mount_waits_for_what_is_being_saved_and_for_nothing_else() {
@@ -118,13 +127,11 @@ mod tests {
         let count = || entries().filter(|entry| !is_tag(entry)).count();
         Pending::wait(&index);
         let marks = [(); 2].map(|()| Pending::mark(&index).unwrap());
-        let began = Instant::now();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| Pending::wait(&index));
+            let waiting = scope.spawn(|| Pending::wait_until(&index, Deadline::after(LONG)));
             let [one, other] = marks;
             drop(one);
-            // On a busy machine all the yields may take longer than anybody waits.
-            (0..1000).take_while(|_| began.elapsed() < LOCK_TIMEOUT / 2).for_each(|_| thread::yield_now());
+            (0..1000).for_each(|_| thread::yield_now());
             assert!(!waiting.is_finished(), "one mount is still saving");
             drop(other);
         });
@@ -133,12 +140,12 @@ mod tests {
         let mark = Pending::mark(&index);
         let started = Instant::now();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| Pending::wait(&index));
+            let waiting = scope.spawn(|| Pending::wait_until(&index, Deadline::after(LONG)));
             while !waiting.is_finished() {
                 fs::write(&index, "saved").unwrap();
             }
         });
-        assert!(started.elapsed() < LOCK_TIMEOUT);
+        assert!(started.elapsed() < LONG);
         drop(mark);
         // A killed daemon leaves its file behind.
         fs::write(index.with_extension(SUFFIX), "").unwrap();
@@ -152,7 +159,7 @@ mod tests {
             let files = fs::read_dir("/proc/self/fd").unwrap();
             files.filter(|file| fs::read_link(file.as_ref().unwrap().path()).is_ok_and(|file| file == path)).count()
         };
-        let limit = Instant::now() + Duration::from_secs(60);
+        let limit = Instant::now() + LONG;
         while opened() < 2 {
             assert!(Instant::now() < limit, "nobody waits for the lock");
             thread::yield_now();
@@ -168,7 +175,7 @@ mod tests {
         let left_behind = File::create(&path).unwrap();
         try_lock(&left_behind, LockKind::Exclusive).unwrap();
         thread::scope(|scope| {
-            let marking = scope.spawn(|| Pending::mark(&index).unwrap());
+            let marking = scope.spawn(|| Pending::mark_until(&index, Deadline::after(LONG)).unwrap());
             wait_for_second(&path);
             assert!(remove(&path, &left_behind));
             drop(left_behind);
@@ -186,11 +193,14 @@ mod tests {
         let held = File::create(index.with_extension(SUFFIX)).unwrap();
         try_lock(&held, LockKind::Exclusive).unwrap();
         let started = Instant::now();
+        // As many waits as tries would take too long.
+        let wait = LONG / u32::try_from(TRIES).unwrap();
+        let deadline = Deadline::after(wait);
         thread::scope(|scope| {
-            scope.spawn(|| Pending::wait(&index));
-            assert!(Pending::mark(&index).is_none());
+            scope.spawn(|| Pending::wait_until(&index, deadline));
+            assert!(Pending::mark_until(&index, deadline).is_none());
         });
-        assert!((LOCK_TIMEOUT..2 * LOCK_TIMEOUT).contains(&started.elapsed()), "{:?}", started.elapsed());
+        assert!((wait..LONG).contains(&started.elapsed()), "{:?}", started.elapsed());
     }
 
     #[test]
