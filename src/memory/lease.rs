@@ -44,6 +44,10 @@ impl Lease {
 
     /// How long the value must not be evicted; `None` if it may be.
     pub(super) fn left(&self) -> Option<Duration> {
+        self.left_at(Instant::now())
+    }
+
+    fn left_at(&self, now: Instant) -> Option<Duration> {
         if self.read >= self.cost {
             return None;
         }
@@ -52,7 +56,7 @@ impl Lease {
             return Some(Duration::MAX);
         }
         let patience = TIME_PER_BYTE.saturating_mul(u32::try_from(self.cost).unwrap_or(u32::MAX)).max(MIN_PATIENCE);
-        let since = self.last.elapsed();
+        let since = now.saturating_duration_since(self.last);
         let total = patience.saturating_mul(MAX_PAUSES).saturating_sub(self.elapsed.saturating_add(since));
         Some(patience.saturating_sub(since).min(total)).filter(|left| !left.is_zero())
     }
@@ -71,15 +75,18 @@ mod tests {
     fn a_lease_ends_when_as_much_was_read_as_the_value_costs() {
         let mut lease = Lease::new(1 << 30);
         lease.count((1 << 30) - 1);
-        assert!(lease.left().is_some_and(|left| left > Duration::from_millis(100)));
+        lease.elapsed = Duration::ZERO;
+        assert!(lease.left_at(lease.last).is_some_and(|left| left > Duration::from_millis(100)));
         lease.count(1);
         assert_eq!((lease.left(), left(None)), (None, None));
     }
 
     #[test]
     fn a_lease_ends_when_its_reader_is_silent() {
-        let silent = Instant::now().checked_sub(Duration::from_millis(500)).unwrap();
-        let after_pause = |cost| Lease { last: silent, ..Lease::new(cost) }.left();
+        let after_pause = |cost| {
+            let lease = Lease::new(cost);
+            lease.left_at(lease.last + Duration::from_millis(500))
+        };
         assert_eq!((after_pause(1), after_pause(400_000_000)), (None, None));
         assert!(after_pause(1 << 30).is_some());
     }
@@ -87,9 +94,8 @@ mod tests {
     #[test]
     fn a_lease_ends_when_its_reader_is_slow() {
         let mut lease = Lease { elapsed: Duration::from_secs(3), ..Lease::new(1 << 30) };
-        lease.count(1);
-        assert!(lease.left().is_some());
+        assert!(lease.left_at(lease.last).is_some());
         lease.elapsed += Duration::from_secs(2);
-        assert_eq!(lease.left(), None);
+        assert_eq!(lease.left_at(lease.last), None);
     }
 }
