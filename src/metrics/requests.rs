@@ -234,11 +234,12 @@ mod tests {
             let at = Instant::now().checked_sub(Duration::from_millis(milliseconds)).unwrap();
             drop(requests.answer(StartedRequest { at, ..requests.begin(kind) }));
         };
-        ago(RequestKind::Read, 500);
+        // Longer than a busy machine may take for the other one.
+        ago(RequestKind::Read, 300_000);
         ago(RequestKind::Lookup, 20);
         let (kind, time) = requests.longest().unwrap();
         assert_eq!(kind, RequestKind::Read);
-        assert!((500..5_000).contains(&time.as_millis()), "{time:?}");
+        assert!((300..3_000).contains(&time.as_secs()), "{time:?}");
     }
 
     #[test]
