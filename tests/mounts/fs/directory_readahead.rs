@@ -10,7 +10,7 @@ use kpackfs::rope::{Content, Materialize, ReadError, Rope, Segment};
 use kpackfs::source::EntryPath;
 use kpackfs::tree::{Body, NodeKind, Origin, OriginKind, ROOT, Tree};
 
-use super::mounts::{DIRECTORY, FILE, Mount, pattern};
+use super::mounts::{DIRECTORY, FILE, Mount, in_one_of_some_tries, pattern};
 use crate::common::wait_until;
 
 const FILES: usize = 200;
@@ -57,9 +57,16 @@ fn list(mount: &Mount) {
 
 #[test]
 fn those_that_come_next_are_given_before_they_are_asked_for() {
-    let Some(mount) = of_small_files() else { return };
+    in_one_of_some_tries(|| {
+        let mount = of_small_files()?;
+        Some(asked_for_two_of_those_that_come_next(&mount))
+    });
+}
+
+/// Whether the kernel asks for one of the files 2 to 9, which are given to it, and for one of the files 10 to 25.
+fn asked_for_two_of_those_that_come_next(mount: &Mount) -> bool {
     let place = mount.place.path();
-    list(&mount);
+    list(mount);
     let given = || mount.resources.counters.files_given.get();
     read(place, 0);
     read(place, 1);
@@ -67,13 +74,14 @@ fn those_that_come_next_are_given_before_they_are_asked_for() {
     wait_until("the first files are given", || given() == 7);
     let reads = mount.of_kind(RequestKind::Read);
     (2..10).for_each(|number| read(place, number));
-    assert_eq!(mount.of_kind(RequestKind::Read) - reads, 1);
+    let first = mount.of_kind(RequestKind::Read) - reads;
     // That one had the next sixteen given, all but one of which have bytes.
     wait_until("the next files are given", || given() == 21);
     let reads = mount.of_kind(RequestKind::Read);
     (10..26).for_each(|number| read(place, number));
-    assert_eq!(mount.of_kind(RequestKind::Read) - reads, 1);
+    let next = mount.of_kind(RequestKind::Read) - reads;
     (0..FILES).for_each(|number| read(place, number));
+    (first, next) == (1, 1)
 }
 
 /// Directories of five files each, as those of a Python package.
@@ -90,7 +98,10 @@ fn of_small_directories() -> Option<Mount> {
 
 #[test]
 fn who_reads_from_listed_directories_is_given_the_files_of_the_next_one() {
-    let Some(mount) = of_small_directories() else { return };
+    in_one_of_some_tries(|| Some(asked_for_one_file_of_each_directory(&of_small_directories()?)));
+}
+
+fn asked_for_one_file_of_each_directory(mount: &Mount) -> bool {
     let given = || mount.resources.counters.files_given.get();
     let list = |directory: usize| fs::read_dir(mount.at(format!("{directory:02}"))).unwrap().count();
     let read = |directory: usize, file: usize| {
@@ -103,15 +114,18 @@ fn who_reads_from_listed_directories_is_given_the_files_of_the_next_one() {
     for directory in 2..20 {
         list(directory);
         let all = 4 * (directory as u64 - 1);
-        wait_until("all files but the first are given", || given() == all);
+        wait_until("all files but the first are given", || given() >= all);
         (0..5).for_each(|file| read(directory, file));
     }
-    assert_eq!(mount.of_kind(RequestKind::Read) - reads, 18);
+    mount.of_kind(RequestKind::Read) - reads == 18
 }
 
 #[test]
 fn who_lists_only_is_given_the_files_of_one_directory() {
-    let Some(mount) = of_small_directories() else { return };
+    in_one_of_some_tries(|| Some(asked_for_no_file_of_one_directory(&of_small_directories()?)));
+}
+
+fn asked_for_no_file_of_one_directory(mount: &Mount) -> bool {
     fs::read_dir(mount.at("00")).unwrap().count();
     fs::read(mount.at("00/0")).unwrap();
     for directory in 1..20 {
@@ -124,8 +138,10 @@ fn who_lists_only_is_given_the_files_of_one_directory() {
         (1..5).for_each(|file| drop(fs::read(mount.at(format!("{directory:02}/{file}"))).unwrap()));
         mount.of_kind(RequestKind::Read) - reads
     };
-    assert_eq!((mount.of_kind(RequestKind::Read), asked(1)), (1, 0));
+    assert_eq!(mount.of_kind(RequestKind::Read), 1);
+    let of_first = asked(1);
     assert!((2..20).all(|directory| asked(directory) > 0));
+    of_first == 0
 }
 
 #[test]

@@ -26,6 +26,14 @@ pub(crate) const MADE_SIZE: usize = 70_000;
 pub(crate) const BIG_SIZE: usize = 3_000_001;
 pub(crate) const SOURCE: &str = "/in/a,b\\c wheel.whl";
 
+/// What the kernel caches is seen in one of so many tries.
+const TRIES: usize = 5;
+
+/// Fails unless `attempt` is true in one of some tries: the kernel may drop pages at any time. `None` ends it.
+pub(crate) fn in_one_of_some_tries(attempt: impl Fn() -> Option<bool>) {
+    assert!((0..TRIES).any(|_| attempt().unwrap_or(true)));
+}
+
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| u8::try_from(at * 7 % 251).unwrap()).collect()
 }
@@ -189,6 +197,11 @@ impl Mount {
     /// The number of requests of a kind so far.
     pub(crate) fn of_kind(&self, kind: RequestKind) -> u64 {
         self.resources.counters.requests.of(kind)
+    }
+
+    /// The fewest requests that `work` causes when it is repeated: the kernel may drop what it has cached at any time.
+    pub(crate) fn fewest_requests(&self, work: impl Fn()) -> u64 {
+        (0..TRIES).map(|_| self.requests(&work)).min().unwrap()
     }
 
     /// The number of requests that `work` causes.

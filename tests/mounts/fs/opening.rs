@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Instant, UNIX_EPOCH};
 
 use kpackfs::fs::PassthroughChoice;
 use kpackfs::metrics::RequestKind;
@@ -28,6 +28,8 @@ fn of_input(input: &Path, large: usize) -> Option<Mount> {
     let mut tree = Tree::new(DIRECTORY);
     for (name, size) in [("large", large), ("small", 5000)] {
         fs::write(input.join(name), pattern(size)).unwrap();
+        // What is written later has another time, also within the same tick of the kernel's clock.
+        File::open(input.join(name)).unwrap().set_modified(UNIX_EPOCH).unwrap();
         let content = open_file(&input.join(name), &resources).unwrap();
         let cut = Segment::range(content.clone(), 1, content.size() - 1).unwrap();
         let whole = Rope::new([Segment::whole(content)]).unwrap();
@@ -149,13 +151,15 @@ fn copied(error: &std::io::Error) -> std::io::Error {
 fn without_large_files_everything_is_opened_without_asking() {
     let input = tempfile::tempdir().unwrap();
     let Some(mount) = of_input(input.path(), 100_000) else { return };
-    for _ in 0..10 {
+    let read = || {
         assert!(fs::read(mount.at("large")).unwrap() == pattern(100_000));
         assert!(fs::read(mount.at("small")).unwrap() == pattern(5000));
-    }
+    };
+    read();
+    assert_eq!(mount.of_kind(RequestKind::Read), 2, "a file of 100 KB and one of 5 KB, once each");
+    assert_eq!(mount.fewest_requests(read), 0);
     assert_eq!((mount.of_kind(RequestKind::Open), mount.of_kind(RequestKind::Release)), (1, 0));
     assert_eq!(mount.resources.counters.passthrough_opens.get(), 0);
-    assert_eq!(mount.of_kind(RequestKind::Read), 2, "a file of 100 KB and one of 5 KB, once each");
 }
 
 /// A mount of a file of [`LARGE`] bytes and of as many small files.
@@ -211,7 +215,7 @@ fn visits_cost_few_requests() {
     eprintln!("ls -lR of {many} files whose names are known: {asked} requests for attributes");
     assert!(asked < many);
     // `ls -l` asks once for security labels, and once for access control lists.
-    assert!(mount.requests(|| drop(run("ls", [&"-lR", &mount.at("many")]))) <= 2);
+    assert!(mount.fewest_requests(|| drop(run("ls", [&"-lR", &mount.at("many")]))) <= 2);
 
     let tar = || run("sh", [&"-c", &"tar -C \"$0\" -cf - many | wc -c", &mount.place.path()]);
     let reads = of(RequestKind::Read);
@@ -219,19 +223,16 @@ fn visits_cost_few_requests() {
     let with_bytes = (0..many).filter(|number| number % 7 != 0).count() as u64;
     let counters = &mount.resources.counters;
     // Each file that is not empty is requested, or pushed in advance; perhaps both at the same time.
-    let (reads, given) = (of(RequestKind::Read) - reads, counters.files_given.get());
-    eprintln!("tar of {many} files: {reads} reads, {given} files given");
-    assert!(reads < with_bytes && reads + given >= with_bytes, "{reads} reads, {given} files given");
+    let (reads, given) = (of(RequestKind::Read) - reads, || counters.files_given.get());
+    // The last push counts its files at its end.
+    wait_until("all files are counted", || reads + given() >= with_bytes);
+    eprintln!("tar of {many} files: {reads} reads, {} files given", given());
+    assert!(reads < with_bytes, "{reads} reads, {} files given", given());
     assert_eq!(of(RequestKind::Open), 1);
     let [prompt, by_workers] = [counters.reads_prompt.get(), counters.reads_by_workers.get()];
-    let reads_before = of(RequestKind::Read);
-    let again = mount.requests(|| drop(tar()));
-    let read_again = of(RequestKind::Read) - reads_before;
-    // A kernel that is short of memory, or reclaims it in advance, drops pages at any time.
-    assert!(
-        again == read_again && read_again * 100 <= with_bytes,
-        "the second time {again} requests, {read_again} reads"
-    );
+    let again = mount.fewest_requests(|| drop(tar()));
+    // A kernel that is short of memory, or reclaims it in advance, drops some pages each time.
+    assert!(again * 100 <= with_bytes, "{again} requests when all is known");
     assert_eq!((prompt, by_workers), (reads, 0));
     assert_eq!(of(RequestKind::Change) + of(RequestKind::Readlink), 0);
 }
@@ -254,7 +255,7 @@ fn many_slow_readers_hold_up_nobody_else() {
         mount.asked.recv_timeout(PATIENCE).unwrap();
     }
     let requests = &mount.resources.counters.requests;
-    assert_eq!(requests.waiting(), 60);
+    wait_until("60 requests wait", || requests.waiting() == 60);
     // It must be made first, and a thread is free for that.
     assert_eq!(mount.at("gfx942/.kpack/kernels.kpack").metadata().unwrap().size(), 70_000);
     readers.extend((0..4).map(|_| reader()));
