@@ -1,6 +1,7 @@
 //! Processes that wait for long work.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -24,7 +25,12 @@ fn reads(mount: &Mount) -> Child {
 
 /// Waits for the size of `odd/unsized`, and has a handler of SIGUSR1.
 fn tests(mount: &Mount) -> Child {
-    start(Command::new("sh").args(["-c", "trap : USR1; test -s \"$1\"", "sh"]).arg(mount.at("odd/unsized")))
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap : USR1; echo; test -s \"$1\"", "sh"]).arg(mount.at("odd/unsized"));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    // A signal without a handler would end it.
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    child
 }
 
 /// Whether a request waits that was interrupted by a signal, and not answered yet.
