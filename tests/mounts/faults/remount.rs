@@ -2,16 +2,18 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use serde_json::Value;
 
 use crate::common::mounts::{bounded, wheel};
-use crate::common::{can_mount, run};
+use crate::common::{can_mount, run, wait_until};
 
 /// Mounts with a daemon, calls `work`, and unmounts without waiting for the daemon. `None` if this machine cannot
-/// mount.
+/// mount. What `work` has opened can still be open in a program that another thread starts.
 fn mounted<T>(input: &Path, cache: &Path, work: impl FnOnce(&Path) -> T) -> Option<T> {
     if !can_mount() {
         return None;
@@ -21,7 +23,7 @@ fn mounted<T>(input: &Path, cache: &Path, work: impl FnOnce(&Path) -> T) -> Opti
     mount.arg("mount").arg("--cache-dir").arg(cache).arg(input).arg(place.path());
     bounded("mounting", move || run(&mut mount));
     let result = work(place.path());
-    run(Command::new("umount").arg(place.path()));
+    run(Command::new("umount").arg("--lazy").arg(place.path()));
     Some(result)
 }
 
@@ -68,36 +70,54 @@ fn a_second_mount_is_served_while_the_first_goes_on() {
     });
 }
 
+/// The files of `/proc` about each process.
+fn processes() -> impl Iterator<Item = PathBuf> {
+    fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path())
+}
+
 /// The daemon that serves `place`.
 fn daemon(place: &Path) -> String {
-    let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
-    let serves = |process: &std::path::PathBuf| {
+    let serves = |process: &PathBuf| {
         fs::read(process.join("cmdline"))
             .is_ok_and(|line| line.split(|&byte| byte == 0).any(|word| word == place.as_os_str().as_bytes()))
     };
-    processes.filter(serves).find_map(|process| Some(process.file_name()?.to_str()?.to_owned())).unwrap()
+    processes().filter(serves).find_map(|process| Some(process.file_name()?.to_str()?.to_owned())).unwrap()
 }
 
-/// The old daemon is stopped while the next mount starts, so it saves late.
+/// How many processes have opened the mark that there is something to save.
+fn with_mark(cache: &Path) -> usize {
+    let is_mark = |file: &PathBuf| file.starts_with(cache) && file.extension().is_some_and(|it| it == "saving");
+    let has_mark = |process: &PathBuf| {
+        let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        files.flat_map(|file| fs::read_link(file.path())).any(|file| is_mark(&file))
+    };
+    processes().filter(has_mark).count()
+}
+
+/// The old daemon is stopped until the next mount waits for it, so it saves late.
 #[test]
 fn a_mount_waits_for_one_that_is_still_saving() {
+    if !can_mount() {
+        return;
+    }
     let place = tempfile::tempdir().unwrap();
     let (input, cache) = (wheel(place.path()), place.path().join("cache"));
-    let mut stopped = String::new();
     let first = tempfile::tempdir().unwrap();
     let mut mount = Command::new(env!("CARGO_BIN_EXE_kpackfs"));
-    mount.arg("mount").arg("--cache-dir").arg(&cache).arg(&input).arg(first.path());
-    if can_mount() {
-        run(&mut mount);
-        stopped = daemon(first.path());
-        run(Command::new("kill").args(["-STOP", &stopped]));
-        run(Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(["umount", "--lazy"]).arg(first.path()));
-    }
-    let goes_on = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(700));
-        Command::new("kill").args(["-CONT", &stopped]).output().unwrap();
+    run(mount.arg("mount").arg("--cache-dir").arg(&cache).arg(&input).arg(first.path()));
+    let stopped = daemon(first.path());
+    run(Command::new("kill").args(["-STOP", &stopped]));
+    run(Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(["umount", "--lazy"]).arg(first.path()));
+    let is_over = AtomicBool::new(false);
+    let inflated = thread::scope(|scope| {
+        scope.spawn(|| {
+            // Before it was stopped, a slow machine may have given it the time to save.
+            wait_until("both have the mark", || with_mark(&cache) == 2 || is_over.load(Ordering::Relaxed));
+            run(Command::new("kill").args(["-CONT", &stopped]));
+        });
+        let inflated = mounted(&input, &cache, |place| counter(place, "bytes_inflated"));
+        is_over.store(true, Ordering::Relaxed);
+        inflated
     });
-    let inflated = mounted(&input, &cache, |place| counter(place, "bytes_inflated"));
-    goes_on.join().unwrap();
-    assert!(inflated.is_none_or(|inflated| inflated < 10_000), "{inflated:?}");
+    assert!(inflated.is_some_and(|inflated| inflated < 10_000), "{inflated:?}");
 }
