@@ -77,10 +77,14 @@ fn a_split_that_is_interrupted_or_killed_leaves_whole_parts() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
         let mut ended = 0;
         for files in [0, 1, 100, 1000, 2000, 2041] {
-            put_old(&place);
-            ended += usize::from(interrupt(&place, files, signal));
-            check(&place, &new);
-            assert!(signal == Signal::KILL || hidden(&place).is_empty(), "{signal:?} after {files}");
+            // The split may be complete before the signal comes.
+            ended += usize::from((0..3).any(|_| {
+                put_old(&place);
+                let is_ended = interrupt(&place, files, signal);
+                check(&place, &new);
+                assert!(signal == Signal::KILL || hidden(&place).is_empty(), "{signal:?} after {files}");
+                is_ended
+            }));
         }
         assert!(ended > 2, "{signal:?} ended {ended} splits");
     }
