@@ -213,7 +213,8 @@ mod tests {
                 assert!(number % 10 != 0, "on purpose");
             });
         }
-        let mut numbers: Vec<i32> = (0..100).map(|_| finished.recv_timeout(Duration::from_secs(60)).unwrap()).collect();
+        let mut numbers: Vec<i32> =
+            (0..100).map(|_| finished.recv_timeout(Duration::from_secs(300)).unwrap()).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (0..100).collect::<Vec<_>>());
         assert!(workers.threads() <= MAX_THREADS);
@@ -236,14 +237,14 @@ mod tests {
             })
             .collect();
         for _ in &held {
-            told.recv_timeout(Duration::from_secs(60)).unwrap();
+            told.recv_timeout(Duration::from_secs(300)).unwrap();
         }
         // All threads wait, and there is still one for the next request.
         workers.run(move || tell.send(()).unwrap());
-        told.recv_timeout(Duration::from_secs(60)).unwrap();
+        told.recv_timeout(Duration::from_secs(300)).unwrap();
         assert!((held.len()..=MAX_THREADS).contains(&workers.threads()), "{}", workers.threads());
         drop(held);
-        let limit = std::time::Instant::now() + Duration::from_secs(60);
+        let limit = std::time::Instant::now() + Duration::from_secs(300);
         while workers.threads() > KEPT_THREADS && std::time::Instant::now() < limit {
             thread::yield_now();
         }
@@ -264,14 +265,14 @@ mod tests {
             }));
         }
         for _ in 0..MAX_THREADS / 2 {
-            assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok("background"));
+            assert_eq!(told.recv_timeout(Duration::from_secs(300)), Ok("background"));
         }
         let asked = tell.clone();
         executor.run(move || asked.send("request").unwrap());
-        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok("request"), "no other has begun");
+        assert_eq!(told.recv_timeout(Duration::from_secs(300)), Ok("request"), "no other has begun");
         drop(release);
         for _ in MAX_THREADS / 2..2 * MAX_THREADS {
-            assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok("background"));
+            assert_eq!(told.recv_timeout(Duration::from_secs(300)), Ok("background"));
         }
     }
 }

@@ -13,7 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio, exit};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::{transport, wait_until};
 use kpackfs::fs::PassthroughChoice;
@@ -53,7 +53,7 @@ fn server(how: &str, place: &Path) -> Result<(), MountError> {
         "dies" => exit(7),
         "waits" => {
             println!("preparing");
-            std::thread::sleep(Duration::from_secs(30));
+            std::thread::sleep(common::PATIENCE);
             Ok(served())
         }
         _ => Ok(served()),

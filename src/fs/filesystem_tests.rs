@@ -12,7 +12,7 @@ use crate::source::testing::{TestMember, made, packed, zipped};
 use crate::source::{Attributes, EntryKind, EntryPath, Input};
 use crate::tree::{Body, LiveReport, NodeKind, Origin, OriginKind, ROOT};
 
-pub(in crate::fs) const LONG: Duration = Duration::from_secs(60);
+pub(in crate::fs) const LONG: Duration = Duration::from_secs(300);
 pub(in crate::fs) const ATTRIBUTES: Attributes =
     Attributes { mode: 0o644, uid: 1, gid: 2, mtime: 3, mtime_nanoseconds: 4 };
 

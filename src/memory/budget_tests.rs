@@ -7,7 +7,7 @@ use super::super::cache::ByteCache;
 use super::super::pool::Pool;
 use super::*;
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(300);
 
 impl Budget {
     /// Releases idle buffers and compression contexts, but no decoder that a reader may continue.

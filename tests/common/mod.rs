@@ -21,8 +21,9 @@ use kpackfs::mount::Transport;
 use kpackfs::split::hex;
 use sha2::Digest;
 
-/// What waits longer hangs, also on a machine that does forty other things.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+/// What waits longer hangs, also on a machine that does forty other things. A daemon may go on for as long as a script in a mount namespace of
+/// its own (`mounts/mounting/sandbox.rs`), where its mount stays.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Files by their path below a directory.
 pub(crate) type Files = BTreeMap<PathBuf, Vec<u8>>;

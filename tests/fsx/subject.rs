@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::common::PATIENCE;
+
 /// The number of merged views that are written to the disk.
 const MERGED: usize = 2;
 
@@ -71,7 +73,7 @@ impl Subject {
 
     /// Waits until all memory for work is returned.
     pub(crate) fn is_at_rest(&self) {
-        let limit = Instant::now() + Duration::from_secs(20);
+        let limit = Instant::now() + PATIENCE;
         loop {
             let text = fs::read(self.mount().join(".kpackfs/status.json")).unwrap();
             let status: serde_json::Value = serde_json::from_slice(&text).unwrap();

@@ -30,7 +30,7 @@ impl BundleJobs {
     }
 }
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(300);
 const TARGETS: [&str; 3] = ["gfx906", "gfx90a", "gfx942"];
 /// Wrappers, each with a compressed bundle of its own.
 const BUNDLES: u64 = 6;

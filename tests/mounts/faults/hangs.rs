@@ -23,11 +23,11 @@ fn replace(path: &Path, kind: &str) {
     }
 }
 
-/// The output of a command that has to end within 20 seconds, and its exit code.
+/// The output of a command that has to end within 300 seconds, and its exit code.
 #[track_caller]
 fn ends(place: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new("timeout");
-    command.args(["--signal=KILL", "20", env!("CARGO_BIN_EXE_kpackfs")]).args(arguments);
+    command.args(["--signal=KILL", "300", env!("CARGO_BIN_EXE_kpackfs")]).args(arguments);
     let output = command.current_dir(place).env("KPACKFS_CACHE_DIR", place.join("cache")).output().unwrap();
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert_eq!(output.status.code().filter(|&code| code == 137), None, "{arguments:?} hangs: {said}");

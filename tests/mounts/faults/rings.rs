@@ -26,7 +26,7 @@ fn mounted(transport: &str, possible: Option<&str>) -> Result<(String, Value), S
         cat "$3/host/demo/small.txt" "$3/.kpackfs/status.json"
         umount "$3""#;
     let mut command = Command::new("timeout");
-    command.arg("60").args(namespaces::unshare(&[])).args(["sh", "-ec", script]);
+    command.arg("300").args(namespaces::unshare(&[])).args(["sh", "-ec", script]);
     command.args([env!("CARGO_BIN_EXE_kpackfs"), transport]);
     command.args([&input, &mount, &list]).arg(possible.unwrap_or_default()).env_remove("KPACKFS_TRANSPORT");
     let output = command.output().unwrap();

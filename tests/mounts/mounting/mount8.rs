@@ -223,7 +223,7 @@ user = subprocess.Popen(['ls', place + '/host/'], start_new_session=True)
 packet = os.read(reader, 304)
 kind, token = struct.unpack_from('iI', packet, 4)
 try:
-    mount = subprocess.run(['mount', '-t', 'kpackfs', source, place], timeout=60)
+    mount = subprocess.run(['mount', '-t', 'kpackfs', source, place], timeout=300)
     print('mounted', mount.returncode, flush=True)
 finally:
     READY = 0x9360
