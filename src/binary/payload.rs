@@ -1,12 +1,13 @@
 //! Archives from which a program or a script unpacks itself, other than zip files.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use memchr::memmem;
 
 use crate::rope::{Content, Rope, Segment, to_usize};
-use crate::source::{TAR_BLOCK, is_packed_archive};
+use crate::source::{TAR_BLOCK, TarCompression, is_packed_archive, packing_of};
 
 /// What the archive of `PyInstaller` ends with: `_COOKIE_FORMAT` of its archive/writers.py, which begins with this magic.
 const COOKIE: &[u8] = b"MEI\x0c\x0b\x0a\x0b\x0e";
@@ -20,6 +21,9 @@ const MOST_SCRIPT: u64 = 128 << 10;
 
 /// What the first block of bzip2 begins with: digits of π.
 const BZIP2: &[u8] = b"1AY&SY";
+
+/// Where "ustar" is in a header of a tar archive (POSIX.1-2001 "pax").
+const MAGIC_OF_TAR: usize = 257;
 
 /// How archives behind a script begin: as gzip, xz, zstd and lz4 in a line of their own, or as bzip2.
 const BEHIND_SCRIPT: [&[u8]; 5] =
@@ -38,7 +42,16 @@ pub(super) fn is_in_script(content: &Arc<dyn Content>) -> bool {
         return false;
     }
     let script = content.beginning(to_usize(MOST_SCRIPT)).unwrap_or_default();
-    BEHIND_SCRIPT.iter().any(|magic| memmem::find(&script, magic).is_some())
+    BEHIND_SCRIPT.iter().any(|magic| memmem::find(&script, magic).is_some()) || has_tar(&script)
+}
+
+/// Whether a header of a tar archive is among some bytes.
+fn has_tar(bytes: &[u8]) -> bool {
+    let is_header = |at: usize| {
+        let block = at.checked_sub(MAGIC_OF_TAR).and_then(|start| bytes.get(start..)?.get(..to_usize(TAR_BLOCK)));
+        block.is_some_and(|block| packing_of(Path::new(""), block) == Some(TarCompression::Plain))
+    };
+    memmem::find_iter(bytes, b"ustar").any(is_header)
 }
 
 fn is_archive_at(content: &Arc<dyn Content>, start: u64) -> bool {

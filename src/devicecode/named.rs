@@ -16,13 +16,14 @@ const PACKED: [(&[u8], DeviceForm); 3] =
     [(b".xz", DeviceForm::Xz), (b".bz2", DeviceForm::Bzip2), (b".lzma", DeviceForm::Lzma)];
 
 /// Names of archives that are compressed, or that are not read.
-const ARCHIVES: [&str; 19] = [
+const ARCHIVES: [&str; 20] = [
     ".7z",
     ".conda",
     ".deb",
     ".rar",
     ".rpm",
     ".run",
+    ".so.bz2",
     ".tar",
     ".tar.Z",
     ".tar.bz2",

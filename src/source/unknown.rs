@@ -9,39 +9,48 @@ use super::SourceError;
 use super::binary::APP_IMAGE;
 use super::tar::{self, TarCompression};
 use crate::disk;
-use crate::rope::Content;
+use crate::rope::{Content, to_usize};
 
-/// How archives begin that are not read, and what they are: file(1), "magic".
-const ARCHIVES: [(&[u8], &str); 10] = [
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it first"),
-    (b"Rar!", "a RAR archive; unpack it first"),
-    (b"!<arch>\ndebian-b", "a Debian package; unpack it with dpkg-deb -x"),
-    (&[0xed, 0xab, 0xee, 0xdb], "an RPM package; unpack it with rpm2cpio and cpio"),
-    (b"hsqs", "a squashfs image; unpack it with unsquashfs"),
-    (b"070701", "a cpio archive; unpack it first"),
-    (b"070702", "a cpio archive; unpack it first"),
-    (b"070707", "a cpio archive; unpack it first"),
-    (APP_IMAGE, "an AppImage; run it with --appimage-extract, and name the directory"),
+/// Bytes at an offset, and what a file is that has them.
+type FileMagic = (usize, &'static [u8], &'static str);
+
+/// How archives are recognised that are not read: file(1), "magic".
+const ARCHIVES: [FileMagic; 15] = [
+    (0, b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it first"),
+    (0, b"Rar!", "a RAR archive; unpack it first"),
+    (0, b"!<arch>\ndebian-b", "a Debian package; unpack it with dpkg-deb -x"),
+    (0, &[0xed, 0xab, 0xee, 0xdb], "an RPM package; unpack it with rpm2cpio and cpio"),
+    (0, b"hsqs", "a squashfs image; unpack it with unsquashfs"),
+    (0, b"070701", "a cpio archive; unpack it with cpio -id"),
+    (0, b"070702", "a cpio archive; unpack it with cpio -id"),
+    (0, b"070707", "a cpio archive; unpack it with cpio -id"),
+    (0, b"xar!", "a xar archive; unpack it with xar -xf, or with bsdtar -xf"),
+    (0, b"!<thin>\n", "a thin static library, which names its object files; name the directory that has these"),
+    (0, APP_IMAGE, "an AppImage; run it with --appimage-extract, and name the directory"),
     // It may be a tar archive, or anything else.
-    (&[0x04, 0x22, 0x4d, 0x18], "compressed with lz4; decompress it with unlz4"),
+    (0, &[0x04, 0x22, 0x4d, 0x18], "compressed with lz4; decompress it with unlz4"),
+    (32, b"SIF_MAGIC", "an image of Apptainer; unpack it with apptainer build --sandbox"),
+    // With the state of one that was unmounted.
+    (0x438, &[0x53, 0xef, 1, 0], "an ext4 image; unpack it with debugfs -R 'rdump / DIR'"),
+    (0x8001, b"CD001", "an ISO 9660 image; unpack it with bsdtar -xf, or with xorriso -osirrox on"),
 ];
 
 /// The same of other files.
-const FORMATS: [(&[u8], &str); 7] = [
-    (b"BZh", "compressed with bzip2; decompress it first"),
-    (&[0x10, 0xff, 0x10, 0xad], "an LLVM offload binary; name the directory that it is in"),
-    (&[0x50, 0xed, 0x55, 0xba], "code for NVIDIA's GPUs, and none for AMD's; name the directory that it is in"),
-    (&[0x5d, 0, 0], "compressed with lzma; decompress it first"),
-    (&[0x1f, 0x9d], "compressed with compress; decompress it first"),
-    (b"!<arch>\n", "a static library, which linkers read; name a directory that has it"),
-    (b"PK", "a truncated or damaged zip file; download it again"),
+const FORMATS: [FileMagic; 7] = [
+    (0, b"BZh", "compressed with bzip2; decompress it first"),
+    (0, &[0x10, 0xff, 0x10, 0xad], "an LLVM offload binary; name the directory that it is in"),
+    (0, &[0x50, 0xed, 0x55, 0xba], "code for NVIDIA's GPUs, and none for AMD's; name the directory that it is in"),
+    (0, &[0x5d, 0, 0], "compressed with lzma; decompress it first"),
+    (0, &[0x1f, 0x9d], "compressed with compress; decompress it first"),
+    (0, b"!<arch>\n", "a static library, which linkers read; name a directory that has it"),
+    (0, b"PK", "a truncated or damaged zip file; download it again"),
 ];
 
 /// What a zip file begins with: the header of its first member (APPNOTE.TXT 4.3.7).
 pub(super) const ZIP: &[u8] = b"PK\x03\x04";
 
-/// Bytes by which formats are told apart.
-pub(super) const HEAD: u64 = 16;
+/// Bytes by which formats are told apart. Images of file systems are known by what is behind the place for a boot loader.
+pub(super) const HEAD: u64 = 0x8006;
 
 /// The error about the file at `location`.
 pub(crate) fn unknown(location: &Path) -> SourceError {
@@ -61,15 +70,27 @@ fn describe(head: &[u8]) -> &'static str {
     if head.is_empty() {
         return "an empty file; get it again";
     }
-    let known = ARCHIVES.iter().chain(&FORMATS).find(|(magic, _)| head.starts_with(magic));
-    known.map_or("a file of no known format", |(_, what)| what)
+    let known = ARCHIVES.iter().chain(&FORMATS).find(|magic| is_there(magic, head));
+    known.map_or("a file of no known format", |(.., what)| what)
+}
+
+fn is_there((at, magic, _): &FileMagic, head: &[u8]) -> bool {
+    head.get(*at..).is_some_and(|rest| rest.starts_with(magic))
+}
+
+/// Whether a file begins as an archive that is not read.
+pub(super) fn begins_archive(head: &[u8]) -> bool {
+    ARCHIVES.iter().any(|magic| is_there(magic, head))
 }
 
 /// Whether a file with this first block is an archive, or may be one.
 pub(crate) fn is_packed_archive(block: &[u8], content: &Arc<dyn Content>) -> bool {
+    // That of a disk, or of an image of a file system without a boot loader.
+    let is_boot_block = || block.ends_with(&[0x55, 0xaa]) || block.iter().all(|byte| *byte == 0);
+    let is_image = || is_boot_block() && content.beginning(to_usize(HEAD)).is_ok_and(|head| begins_archive(&head));
     match tar::packing_of(Path::new(""), block) {
         Some(TarCompression::Plain) => true,
-        Some(packing) => tar::may_be_tar(content, packing),
-        None => ARCHIVES.iter().map(|(magic, _)| *magic).chain([ZIP]).any(|magic| block.starts_with(magic)),
+        Some(packing) => tar::may_be_packed(content, packing),
+        None => block.starts_with(ZIP) || begins_archive(block) || is_image(),
     }
 }

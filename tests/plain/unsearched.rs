@@ -32,6 +32,8 @@ fn archives_of_other_formats_are_named() {
 #[test]
 fn what_has_to_be_unpacked_first_is_named() {
     const RUNTIME: &[u8] = b"\x7fELF\x02\x01\x01\0AI\x02";
+    const SIF: &[u8] = b"#!/usr/bin/env run-singularity\n\0SIF_MAGIC";
+    let boot_block = [&[7; 510][..], &[0x55, 0xaa]].concat();
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
     for (name, magic, what) in [
@@ -40,6 +42,12 @@ fn what_has_to_be_unpacked_first_is_named() {
         ("rocm.tar.lz4", b"\x04\x22\x4d\x18", "compressed with lz4; decompress it with unlz4"),
         ("k.hsaco.lz4", b"\x04\x22\x4d\x18", "compressed with lz4"),
         ("root.img", b"hsqs", "a squashfs image; unpack it with unsquashfs"),
+        ("x.pkg", b"xar!", "a xar archive; unpack it with xar -xf"),
+        ("thin.a", b"!<thin>\n", "a thin static library, which names its object files"),
+        ("x.sif", SIF, "an image of Apptainer; unpack it with apptainer build --sandbox"),
+        ("x.iso", &[vec![0; 0x8001], b"CD001".to_vec()].concat(), "an ISO 9660 image; unpack it with bsdtar -xf"),
+        ("hybrid", &[&boot_block[..], &vec![7; 0x7e01], b"CD001"].concat(), "an ISO 9660 image"),
+        ("disk.img", &[&[0; 0x438][..], &[0x53, 0xef, 1, 0]].concat(), "an ext4 image; unpack it with debugfs -R"),
     ] {
         fs::create_dir(place.join("in")).unwrap();
         fs::write(place.join("in").join(name), [magic, &[0; 4096]].concat()).unwrap();
@@ -57,6 +65,29 @@ fn what_has_to_be_unpacked_first_is_named() {
             says(place, &[command, &[&*file]].concat(), 5, &format!("{file}: {what}"));
         }
         fs::remove_dir_all(place.join("in")).unwrap();
+    }
+}
+
+/// They are read after they were decompressed. Object files are not, of which a kernel has thousands as modules.
+#[test]
+fn compressed_libraries_are_named() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    fs::create_dir(place.join("in")).unwrap();
+    let mut object = fixture("plain.so");
+    object[16] = 1;
+    for (name, bytes, is_named) in [
+        ("x.so.zst", fixture("plain.so"), true),
+        ("x.dll.gz", fixture("win.exe"), true),
+        ("initrd", b"070701".to_vec(), true),
+        ("x.ko.zst", object, false),
+        ("x.txt.zst", b"text".to_vec(), false),
+    ] {
+        fs::write(place.join("in").join(name), zstd::bulk::compress(&bytes, 3).unwrap()).unwrap();
+        let words = if is_named { "1 archive in it is not searched" } else { "contains no device code" };
+        says(place, &["inspect", "in"], 0, words);
+        says(place, &["inspect", "in", "--require", "gfx942"], 1, if is_named { name } else { "Nothing has code" });
+        fs::remove_file(place.join("in").join(name)).unwrap();
     }
 }
 
@@ -190,10 +221,13 @@ fn archives_that_are_not_read_behind_programs_are_named() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&tar([("kernels/k.co", &code_object(0x4c)), ("README", b"text")])).unwrap();
     let gzip = gzip.finish().unwrap();
-    let script = [b"#!/bin/sh\nexit 0\n", &*gzip, &b"7".repeat(64 << 10)].concat();
+    let script = |behind: &[u8]| [b"#!/bin/sh\nexit 0\n", behind, &b"7".repeat(64 << 10)].concat();
+    let plain = tar([("kernels/k.co", &code_object(0x4c)), ("README", b"text")]);
     let python = [&*b"7".repeat(64 << 10), b"MEI\x0c\x0b\x0a\x0b\x0e", &[1; 80]].concat();
     let program = |behind: &[u8]| [&*fixture("host-only.so"), behind].concat();
-    for app in [program(&[b"hsqs", &[0; 92][..]].concat()), program(&gzip), program(&python), script] {
+    for app in
+        [program(&[b"hsqs", &[0; 92][..]].concat()), program(&gzip), program(&python), script(&gzip), script(&plain)]
+    {
         fs::write(place.join("in/bin/app"), &app).unwrap();
         // A script alone is no input.
         let inputs = if app.starts_with(b"#!") { &["in"][..] } else { &["in", "in/bin/app"] };

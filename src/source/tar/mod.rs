@@ -19,7 +19,7 @@ use tar::EntryType;
 
 pub(crate) use self::extended::ExtendedRecords;
 pub(crate) use self::members::{ArchiveEnd, TarMember, kind_name, path_of, read_extended, read_members};
-pub(crate) use self::names::{TarNames, has_member, is_no_tar, may_be_tar};
+pub(crate) use self::names::{TarNames, has_member, is_no_tar, may_be_packed};
 pub(super) use self::reader::sought;
 pub(crate) use self::unpacked::{TarCompression, open as open_archive};
 use super::error::is_named_wheel;

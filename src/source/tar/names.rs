@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
+use memchr::memmem;
 use tar::{EntryType, Header};
 
 use super::reader::ContentReader;
 use super::unpacked::{MAX_MEMORY, TarCompression, WINDOW_LOG};
 use super::{BLOCK, is_end, is_header, packing, path_of};
 use crate::disk;
-use crate::rope::Content;
-use crate::source::EntryPath;
+use crate::rope::{Content, to_usize};
+use crate::source::{EntryPath, unknown};
 
 /// The most bytes of a compressed archive that are unpacked.
 const MOST: u64 = 1 << 20;
@@ -93,11 +94,11 @@ fn unpacked(
     })
 }
 
-/// The first block of what a compressed file holds, as far as it can be decompressed, and whether it can.
-fn first_block(file: impl Read + 'static, packing: TarCompression, limits: (u32, u32)) -> (Vec<u8>, bool) {
+/// The first bytes of what a compressed file holds, as far as it can be decompressed, and whether it can.
+fn first_bytes(file: impl Read + 'static, packing: TarCompression, limits: (u32, u32), length: u64) -> (Vec<u8>, bool) {
     let mut first = Vec::new();
     let stream = unpacked(file.take(MOST_READ), packing, limits);
-    let is_readable = stream.and_then(|stream| stream.take(BLOCK).read_to_end(&mut first)).is_ok();
+    let is_readable = stream.and_then(|stream| stream.take(length).read_to_end(&mut first)).is_ok();
     (first, is_readable)
 }
 
@@ -106,16 +107,27 @@ pub(crate) fn is_no_tar(location: &Path, packing: TarCompression) -> io::Result<
     if packing == TarCompression::Plain {
         return Ok(false);
     }
-    let (first, is_readable) = first_block(disk::open(location)?.0, packing, (WINDOW_LOG, MAX_MEMORY));
+    let (first, is_readable) = first_bytes(disk::open(location)?.0, packing, (WINDOW_LOG, MAX_MEMORY), BLOCK);
     Ok(is_readable && !is_header(&first) && !is_end(&first))
 }
 
-/// Whether a compressed file in an input may be a tar archive by what is in it. One of which nothing can be decompressed, or not
-/// with a small window, may be one.
-pub(crate) fn may_be_tar(content: &Arc<dyn Content>, packing: TarCompression) -> bool {
+/// Whether a compressed file in an input may have device code in files by what is in it: a tar archive, one that is not read, or a
+/// library. One of which nothing can be decompressed, or not with a small window, may be one.
+pub(crate) fn may_be_packed(content: &Arc<dyn Content>, packing: TarCompression) -> bool {
     let limits = (SMALL_WINDOW_LOG, SMALL_MEMORY);
-    let (first, is_readable) = first_block(ContentReader::new(content), packing, limits);
-    is_header(&first) || !is_readable && first.is_empty()
+    let (first, is_readable) = first_bytes(ContentReader::new(content), packing, limits, unknown::HEAD);
+    let block = first.get(..to_usize(BLOCK)).unwrap_or(&first);
+    is_header(block) || unknown::begins_archive(&first) || is_library(&first) || !is_readable && first.is_empty()
+}
+
+/// Whether a program or a library for a host begins so, not an object file, of which kernels have thousands as modules.
+fn is_library(head: &[u8]) -> bool {
+    match head {
+        // ELF of 64 bits, `e_type` and `e_machine`: x86-64 and AArch64.
+        [0x7f, b'E', b'L', b'F', 2, rest @ ..] => matches!(rest.get(11..15), Some([2 | 3, 0, 62 | 183, 0])),
+        [b'M', b'Z', rest @ ..] => memmem::find(rest, b"PE\0\0").is_some(),
+        _ => false,
+    }
 }
 
 impl TarBytes {
