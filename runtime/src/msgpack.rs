@@ -48,7 +48,10 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn text(&mut self) -> Result<&'a str, Error> {
-        let (text, rest) = decode::read_str_from_slice(self.rest).map_err(broken)?;
+        let (text, rest) = decode::read_str_from_slice(self.rest).map_err(|error| match error {
+            decode::DecodeStringError::InvalidUtf8(..) => broken("a text in it is not UTF-8, as splitters write it"),
+            other => broken(other),
+        })?;
         self.rest = rest;
         Ok(text)
     }
@@ -159,6 +162,12 @@ mod tests {
             }
         }
         assert!(Cursor::new(&[0xC1]).skip().is_err());
+    }
+
+    #[test]
+    fn texts_that_are_not_utf8_are_named_as_such() {
+        let error = Cursor::new(b"\xA1\xFF").text().unwrap_err().to_string();
+        assert!(error.contains("not UTF-8"), "{error}");
     }
 
     #[test]
