@@ -21,6 +21,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// List or delete cached indexes and compressed code objects
 #[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n  kpackfs cache list\n  kpackfs cache prune --older-than 30")]
 pub(super) struct CacheArguments {
     #[command(subcommand)]
     command: CacheCommand,

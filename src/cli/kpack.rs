@@ -20,6 +20,7 @@ use super::terminal::{escaped, warn};
 use super::unbundle::{CODE_OBJECTS, file_name, unbundle};
 use super::{interrupt, json};
 use crate::export::{Inputs, NewFiles};
+use crate::fatbin::{CODE_HEADER, is_bundle};
 use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, TocEntry};
 use crate::memory::Budget;
@@ -27,11 +28,14 @@ use crate::metrics::Progress;
 use crate::near::near;
 use crate::opened::check_there;
 use crate::resources::Resources;
-use crate::source::open_file;
+use crate::source::{begins_binary, open_file};
 use crate::threads;
 
 /// List, extract and create .kpack archives and offload bundles
 #[derive(Debug, Args)]
+#[command(
+    after_long_help = "Examples:\n  kpackfs kpack list torch_gfx942.kpack\n  kpackfs kpack unbundle libtorch_hip.so -o code"
+)]
 pub(super) struct Kpack {
     #[command(subcommand)]
     command: KpackCommand,
@@ -163,7 +167,14 @@ impl Kpack {
 }
 
 fn open(file: &Path) -> anyhow::Result<ArchiveReader> {
-    ArchiveReader::open(open_file(file, &Resources::new(0))?).with_context(|| file.display().to_string())
+    let (content, place) = (open_file(file, &Resources::new(0))?, file.display());
+    if content.beginning(CODE_HEADER).is_ok_and(|head| is_bundle(&head) || begins_binary(&head)) {
+        bail!(
+            "{place}: no archive; `kpackfs kpack unbundle` writes the code objects of a binary or of a bundle, and \
+             `kpackfs inspect` lists them"
+        );
+    }
+    ArchiveReader::open(content).with_context(|| place.to_string())
 }
 
 fn list(file: &Path, as_json: bool, is_summary: bool) -> anyhow::Result<()> {

@@ -142,6 +142,7 @@ fn names<'a>(option: &str, lists: &'a [String]) -> anyhow::Result<Vec<&'a str>> 
 /// Returns when its daemon has ended, so that the file system of the input can be unmounted as well, or after 10 seconds
 /// with a sentence.
 #[derive(Debug, Args)]
+#[command(after_long_help = "Example:\n  kpackfs umount mnt")]
 pub(super) struct Umount {
     /// The mount point
     #[arg(value_name = "MOUNT_POINT")]

@@ -284,7 +284,10 @@ pub fn recognise(path: &Path) -> Result<Named, OpenedError> {
         return Ok(Named::Remote);
     }
     if let Some(image) = ImageReference::parse(path) {
-        let place = Place::new(&image.layout)?;
+        let place = Place::new(&image.layout).map_err(|error| match error {
+            OpenedError::NotThere(_) if image.form == LayoutForm::Directory => OpenedError::NotThere(path.to_owned()),
+            other => other,
+        })?;
         if image.form == LayoutForm::Directory && !is_layout(&place.path) {
             let what = "no layout of images, which has the file oci-layout";
             return Err(SourceError::UnknownKind { path: place.path, what }.into());

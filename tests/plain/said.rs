@@ -167,6 +167,10 @@ fn the_first_words_of_a_newcomer_lead_on() {
         ),
         ("kpack list none", 5, "none: No such file or directory"),
         ("kpack list zeros --memory 64", 1, "zeros: it is not a version 1 kpack archive"),
+        ("kpack list fat/lib/libx.so", 1, "no archive; `kpackfs kpack unbundle` writes the code objects of a binary"),
+        ("umount --help", 0, "Example:\n  kpackfs umount mnt"),
+        ("kpack --help", 0, "Examples:\n  kpackfs kpack list"),
+        ("cache --help", 0, "Examples:\n  kpackfs cache list"),
         ("kpack x.kpack", 2, "tip: 'kpackfs kpack list FILE' says what is in it"),
         ("kpack create fat/lib/libx.so -o y.kpack", 1, "--from-binary takes the code of a fat binary"),
         (
@@ -179,6 +183,11 @@ fn the_first_words_of_a_newcomer_lead_on() {
         ("inspect gfx942", 5, gpu),
         ("why fat gfx1151", 5, gpu),
         ("inspect rocm/pytorch:latest", 5, "skopeo copy docker://… oci:DIR:TAG"),
+        (
+            "inspect oci:none:tag",
+            5,
+            "oci:none:tag: No such file or directory; if it is an image, copy it into a layout",
+        ),
         ("inspect fat --require gfx9999", 1, unknown),
         ("why fat --target gfx9999", 1, unknown),
         (
