@@ -135,6 +135,11 @@ hip() { # OPTION… FILE…: calls clang for HIP
     TMPDIR=$work "$llvm/clang" -nogpulib -no-hip-rt -fPIC -nostdlib -fuse-ld=lld -Wno-unused-command-line-argument "$@"
 }
 
+hip_source() { # OPTION… FILE…: calls clang for HIP with what lib/kernel.hip declares before its kernel
+    grep -v KERNEL "$PYTHONPATH/kernel.hip" >"$work/base.h"
+    hip -x hip -nogpuinc -fno-exceptions -include "$work/base.h" "$@"
+}
+
 hip_compile() { # OBJECT KERNEL OPTION…: compiles lib/kernel.hip to an object with this kernel
     hip -x hip -nogpuinc -fno-exceptions -DKERNEL="$2" "${@:3}" -c "$PYTHONPATH/kernel.hip" -o "$work/$1"
 }
@@ -150,6 +155,17 @@ through_spirv() { # llvm|amd OPTION…: makes $work/code of $work/kernel.hip by 
         kernel_code bundle --offload-arch=amdgcnspirv -use-spirv-backend "${@:2}"
     fi
     env -u LD_LIBRARY_PATH python3 -m through_spirv "$comgr" gfx942 "$1" "$source" "$work/code" "${options[@]}" "${@:2}" 2>/dev/null
+}
+
+first_code() { # FILE: makes $work/code of the first code object in it
+    python3 - "$1" "$work/code" <<'END'
+import sys
+
+import comgr
+
+bundle = next(comgr.bundles(open(sys.argv[1], "rb").read()))
+open(sys.argv[2], "wb").write(next(code for name, code in bundle if not name.startswith("host-")))
+END
 }
 
 hip_code() { # LIBRARY: the code objects in each of its fat binaries, with their kernels

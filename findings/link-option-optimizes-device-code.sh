@@ -27,7 +27,6 @@ compiled by -O3, linked by -O0: 303 instructions, 0 bytes of scratch
 -fgpu-rdc --offload-new-driver, compiled by -O0, linked by -O3: 200 instructions, 64 bytes of scratch
 END
 hip_compiler
-grep -v KERNEL "$PYTHONPATH/kernel.hip" >"$work/base.h"
 cat >"$work/kernel.hip" <<'END'
 #ifdef WHOLE
 #include "function.hip"
@@ -42,20 +41,13 @@ extern "C" __attribute__((global)) void one(float *p, int n) {
 END
 echo '__attribute__((device)) float f(float x, int i) { return x * i + 1.0f; }' >"$work/function.hip"
 compile() { # NAME OPTION…
-    hip -x hip -nogpuinc -fno-exceptions -include "$work/base.h" --offload-arch=gfx942 "${@:2}" -c "$work/$1.hip" -o "$work/$1.o"
+    hip_source --offload-arch=gfx942 "${@:2}" -c "$work/$1.hip" -o "$work/$1.o"
 }
 link() { # LINK-OPTION COMPILE-OPTION… FILE…: links, and prints what the kernel has
     local option=()
     [ "$1" = none ] || option=("$1")
     hip --hip-link "${@:2}" --offload-arch=gfx942 "${option[@]}" -shared -o "$work/libx.so"
-    python3 - "$work/libx.so" "$work/code" <<'END'
-import sys
-
-import comgr
-
-code = [code for name, code in next(comgr.bundles(open(sys.argv[1], "rb").read())) if not name.startswith("host-")]
-open(sys.argv[2], "wb").write(code[0])
-END
+    first_code "$work/libx.so"
     echo "$("$llvm/llvm-objdump" -d "$work/code" | grep -c '//') instructions, $(
         "$llvm/llvm-readelf" --notes "$work/code" | sed -n 's/.*private_segment_fixed_size: *//p'
     ) bytes of scratch"

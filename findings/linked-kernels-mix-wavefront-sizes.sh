@@ -17,14 +17,13 @@ recorded <<'END'
 --offload-new-driver, kernel of version 5: exit code 1; error: linking module flags 'amdhsa_code_object_version'
 END
 hip_compiler
-grep -v KERNEL "$PYTHONPATH/kernel.hip" >"$work/base.h"
 cat >"$work/kernel.hip" <<'END'
 extern __attribute__((device)) int lanes();
 extern "C" __attribute__((global)) void kernel(int *p) { *p = lanes(); }
 END
 echo '__attribute__((device)) int lanes() { return __builtin_amdgcn_wavefrontsize(); }' >"$work/function.hip"
 compile() { # NAME OPTION…
-    hip -x hip -nogpuinc -fno-exceptions -include "$work/base.h" -O3 -fgpu-rdc "${@:2}" -c "$work/$1.hip" -o "$work/$1.o"
+    hip_source -O3 -fgpu-rdc "${@:2}" -c "$work/$1.hip" -o "$work/$1.o"
 }
 show() { # DRIVER NAME OPTIONS-OF-KERNEL OPTIONS-OF-FUNCTION: compiles both, links, and prints what the kernel has and answers
     local result code=0
@@ -32,14 +31,7 @@ show() { # DRIVER NAME OPTIONS-OF-KERNEL OPTIONS-OF-FUNCTION: compiles both, lin
     compile function "$1" $4
     hip --hip-link -fgpu-rdc "$1" --offload-arch=gfx1100 -shared "$work"/{kernel,function}.o -o "$work/libx.so" 2>"$work/message" || code=$?
     if [ $code = 0 ]; then
-        python3 - "$work/libx.so" "$work/code" <<'END'
-import sys
-
-import comgr
-
-code = [code for name, code in next(comgr.bundles(open(sys.argv[1], "rb").read())) if not name.startswith("host-")]
-open(sys.argv[2], "wb").write(code[0])
-END
+        first_code "$work/libx.so"
         "$llvm/llvm-readelf" --file-header --notes "$work/code" >"$work/notes"
         result="$(sed -n 's/.*Flags: *0x[0-9a-f]*, //p' "$work/notes"), kernel with $(sed -n 's/.*wavefront_size: *//p' "$work/notes") lanes"
         result+=", answers $("$llvm/llvm-objdump" -d --no-show-raw-insn "$work/code" | sed -n 's/.*v_[a-z_]*mov_b32[a-z0-9_]* v1, \([0-9]*\).*/\1/p')"

@@ -15,7 +15,6 @@ __int128: 32 bytes on the host, 32 in the kernel; last at 16 and 16; 0 warnings
 wchar_t: 8 bytes on the host, 8 in the kernel; last at 4 and 4; 0 warnings
 END
 hip_compiler
-grep -v KERNEL "$PYTHONPATH/kernel.hip" >"$work/base.h"
 show() { # TYPE OPTION…: a struct with a member of this type, on both sides
     cat >"$work/kernel.hip" <<END
 struct argument {
@@ -30,15 +29,9 @@ extern "C" __attribute__((global)) void kernel(argument value, unsigned long *pl
     place[1] = static_cast<unsigned long>(value.last);
 }
 END
-    hip -x hip -nogpuinc -fno-exceptions -include "$work/base.h" --offload-arch=gfx942 -O2 -Weverything -Wno-c++98-compat -Wno-missing-prototypes -Wno-padded \
+    hip_source --offload-arch=gfx942 -O2 -Weverything -Wno-c++98-compat -Wno-missing-prototypes -Wno-padded \
         -Wno-unsafe-buffer-usage -Wno-c99-extensions "${@:2}" -c "$work/kernel.hip" -o "$work/kernel.o" 2>"$work/message"
-    python3 - "$work/kernel.o" "$work/code" <<'END'
-import sys
-
-import comgr
-
-open(sys.argv[2], "wb").write(next(code for _, code in next(comgr.bundles(open(sys.argv[1], "rb").read())) if code))
-END
+    first_code "$work/kernel.o"
     "$llvm/llvm-objcopy" --dump-section .rodata="$work/constants" "$work/kernel.o"
     echo "$*: $(od -An -tu8 -N8 "$work/constants" | tr -d ' ') bytes on the host, $(
         "$llvm/llvm-readelf" --notes "$work/code" | sed -n '0,/\.size: */s/.*\.size: *//p'

@@ -13,7 +13,6 @@ no option: argument of 16 bytes on the host, of 16 in the kernel; registered: _Z
 -fopenmp -Xarch_device -D_OPENMP: argument of 24 bytes on the host, of 24 in the kernel; registered: _ZL6kernelILi2EEv8argument, in the code object: _ZL6kernelILi2EEv8argument; 0 warnings
 END
 hip_compiler
-grep -v KERNEL "$PYTHONPATH/kernel.hip" >"$work/base.h"
 cat >"$work/kernel.hip" <<'END'
 struct argument {
     int *place;
@@ -38,15 +37,9 @@ void launch(argument value) {
 }
 END
 show() { # OPTION…: what both sides know of the kernel
-    hip -x hip -nogpuinc -fno-exceptions -include "$work/base.h" --offload-arch=gfx942 -O2 -Weverything -Wno-c++98-compat-pedantic "$@" \
+    hip_source --offload-arch=gfx942 -O2 -Weverything -Wno-c++98-compat-pedantic "$@" \
         -c "$work/kernel.hip" -o "$work/kernel.o" 2>"$work/message"
-    python3 - "$work/kernel.o" "$work/code" <<'END'
-import sys
-
-import comgr
-
-open(sys.argv[2], "wb").write(next(code for _, code in next(comgr.bundles(open(sys.argv[1], "rb").read())) if code))
-END
+    first_code "$work/kernel.o"
     "$llvm/llvm-readelf" --notes "$work/code" >"$work/notes"
     "$llvm/llvm-objcopy" --dump-section .rodata="$work/constants" --dump-section .rodata.str1.1="$work/names" "$work/kernel.o"
     echo "${*:-no option}: argument of $(od -An -tu8 -N8 "$work/constants" | tr -d ' ') bytes on the host, of $(

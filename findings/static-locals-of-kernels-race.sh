@@ -12,7 +12,6 @@ gfx942: 0 atomic instructions, calls and fences, 0 warnings
 __device__ variable: error: dynamic initialization is not supported for __device__, __constant__, __shared__, and __managed__ variables
 END
 hip_compiler
-grep -v KERNEL "$PYTHONPATH/kernel.hip" >"$work/base.h"
 cat >"$work/local.hip" <<'END'
 static inline __attribute__((host, device)) int first(const int *p) {
     static int value = *p;
@@ -27,7 +26,7 @@ extern __attribute__((device)) int source;
 __attribute__((device)) int value = source;
 END
 compile() { # SOURCE OPTION…: assembly, warnings and errors
-    hip -x hip -nogpuinc -fno-exceptions -include "$work/base.h" --offload-arch=gfx942 -O3 -Weverything -Wno-c++98-compat -Wno-missing-prototypes \
+    hip_source --offload-arch=gfx942 -O3 -Weverything -Wno-c++98-compat -Wno-missing-prototypes \
         -Wno-unsafe-buffer-usage -S "${@:2}" "$work/$1.hip" -o "$work/$1.s" >"$work/message" 2>&1
 }
 warnings() { grep -c 'warning: ' "$work/message" || true; }

@@ -38,13 +38,7 @@ build() { # OPTION…: a library with debug data, stripped
     hip -x hip -nogpuinc -fno-exceptions -DKERNEL=one --offload-arch=gfx942 -g "$@" -c "$PYTHONPATH/kernel.hip" -o "$work/kernel.o"
     hip -shared "$work/kernel.o" -o "$work/libx.so"
     "$work/root/usr/bin/x86_64-linux-gnu-strip" "$work/libx.so"
-    python3 - "$work/libx.so" "$work/code" <<'END'
-import sys
-
-import comgr
-
-open(sys.argv[2], "wb").write(next(code for name, code in next(comgr.bundles(open(sys.argv[1], "rb").read())) if "gfx942" in name))
-END
+    first_code "$work/libx.so"
     echo "clang -g${*:+ $*}, strip: $("$llvm/llvm-readelf" -SW "$work/code" | sed -n '/ \.debug_/p' | wc -l) sections of debug data in the code object"
 }
 {

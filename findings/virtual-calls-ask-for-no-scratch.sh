@@ -19,7 +19,6 @@ version 6, by_pointer: 0 bytes, dynamic stack
 version 6, recursive: 4032 bytes, dynamic stack
 END
 hip_compiler
-grep -v KERNEL "$PYTHONPATH/kernel.hip" >"$work/base.h"
 cat >"$work/kernels.hip" <<'END'
 struct table {
     __attribute__((device)) virtual int look(int *p);
@@ -42,7 +41,7 @@ extern "C" __attribute__((global)) void recursive(int *p) { *p = again(p, *p); }
 extern "C" __attribute__((global)) void by_pointer(table *one, int *p) { *p = one->look(p); }
 END
 show() { # VERSION
-    hip -x hip -nogpuinc -fno-exceptions -fno-rtti -include "$work/base.h" --offload-arch=gfx942 -O3 -mcode-object-version="$1" \
+    hip_source -fno-rtti --offload-arch=gfx942 -O3 -mcode-object-version="$1" \
         --offload-device-only --no-gpu-bundle-output -c "$work/kernels.hip" -o "$work/code"
     kernel_metadata "$work/code" private_segment_fixed_size uses_dynamic_stack | while read -r name size dynamic; do
         echo "version $1, $name: $size bytes$([ "$dynamic" != true ] || echo ', dynamic stack')"

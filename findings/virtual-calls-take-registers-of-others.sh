@@ -15,7 +15,6 @@ with it, -fgpu-rdc, gfx942: calls 41, other 120, plain 2
 with it, -fgpu-rdc, gfx1100: calls 41, other 148, plain 2
 END
 hip_compiler
-grep -v KERNEL "$PYTHONPATH/kernel.hip" >"$work/base.h"
 cat >"$work/shape.hip" <<'END'
 struct shape {
     __attribute__((device)) virtual float area(float side);
@@ -41,20 +40,13 @@ static __attribute__((device, noinline)) void large(float *p) {
 extern "C" __attribute__((global)) void other(float *p) { large(p); }
 END
 registers() { # LIBRARY: the registers of its kernels
-    python3 - "$1" "$work/code" <<'END'
-import sys
-
-import comgr
-
-code = [code for name, code in next(comgr.bundles(open(sys.argv[1], "rb").read())) if not name.startswith("host-")]
-open(sys.argv[2], "wb").write(code[0])
-END
+    first_code "$1"
     kernel_metadata "$work/code" vgpr_count | paste -sd, | sed 's/,/, /g'
 }
 show() { # NAME SOURCE OPTION…: the registers of each kernel
     local gpu
     for gpu in gfx942 gfx1100; do
-        hip -x hip -nogpuinc -fno-exceptions -fno-rtti -include "$work/base.h" -O3 "${@:3}" --offload-arch=$gpu -c "$work/$2.hip" -o "$work/x.o"
+        hip_source -fno-rtti -O3 "${@:3}" --offload-arch=$gpu -c "$work/$2.hip" -o "$work/x.o"
         hip "${@:3}" --hip-link --offload-arch=$gpu -shared "$work/x.o" -o "$work/libx.so"
         echo "$1, $gpu: $(registers "$work/libx.so")"
     done
