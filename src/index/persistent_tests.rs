@@ -9,12 +9,18 @@ fn identity(number: u64) -> Identity {
     Identity::describe("test").number(number).finish()
 }
 
-#[test]
-fn what_was_put_is_there_in_the_next_session() {
+/// An input in a directory.
+fn input() -> (tempfile::TempDir, PathBuf) {
     let place = tempfile::tempdir().unwrap();
     let input = place.path().join("x.whl");
-    let cache = place.path().join("cache/deep");
     fs::write(&input, "input").unwrap();
+    (place, input)
+}
+
+#[test]
+fn what_was_put_is_there_in_the_next_session() {
+    let (place, input) = input();
+    let cache = place.path().join("cache/deep");
     let index = Index::open(&cache, &input);
     assert_eq!(index.get::<u64>(RecordKind::Scan, &identity(1)), None);
     index.save().unwrap();
@@ -52,9 +58,7 @@ fn an_input_may_have_any_path() {
 /// Autosave runs while the session ends. A save that began earlier must not write later.
 #[test]
 fn one_saves_at_a_time() {
-    let place = tempfile::tempdir().unwrap();
-    let input = place.path().join("x.whl");
-    fs::write(&input, "input").unwrap();
+    let (place, input) = input();
     let index = Index::open(place.path(), &input);
     index.put(RecordKind::Scan, &identity(1), &1_u64);
     std::thread::scope(|scope| {
@@ -71,9 +75,7 @@ fn one_saves_at_a_time() {
 
 #[test]
 fn two_sessions_at_once_lose_nothing() {
-    let place = tempfile::tempdir().unwrap();
-    let input = place.path().join("x.whl");
-    fs::write(&input, "input").unwrap();
+    let (place, input) = input();
     let [one, two] = [(); 2].map(|()| Index::open(place.path(), &input));
     one.put(RecordKind::Scan, &identity(1), &1);
     two.put(RecordKind::Scan, &identity(2), &2);
@@ -86,9 +88,7 @@ fn two_sessions_at_once_lose_nothing() {
 
 #[test]
 fn a_changed_input_and_a_damaged_index_start_anew() {
-    let place = tempfile::tempdir().unwrap();
-    let input = place.path().join("x.whl");
-    fs::write(&input, "input").unwrap();
+    let (place, input) = input();
     let index = Index::open(place.path(), &input);
     let file = index.file().unwrap().to_owned();
     index.put(RecordKind::Scan, &identity(1), &1);
@@ -112,9 +112,7 @@ fn a_changed_input_and_a_damaged_index_start_anew() {
 /// Several groups of small records, and large ones between them.
 #[test]
 fn damage_anywhere_loses_records_and_never_changes_one() {
-    let place = tempfile::tempdir().unwrap();
-    let input = place.path().join("x.whl");
-    fs::write(&input, "input").unwrap();
+    let (place, input) = input();
     let value = |number: u64| {
         let length = if number.is_multiple_of(7) { LARGE } else { LARGE - 100 };
         let bytes: Vec<u8> = (0..length as u64).map(|at| ((at * (number + 3)) >> 4).to_le_bytes()[0]).collect();
@@ -153,9 +151,7 @@ fn damage_anywhere_loses_records_and_never_changes_one() {
 /// Records of block indexes can have many MB.
 #[test]
 fn large_records_leave_memory_when_they_are_saved_and_are_read_again() {
-    let place = tempfile::tempdir().unwrap();
-    let input = place.path().join("x.whl");
-    fs::write(&input, "input").unwrap();
+    let (place, input) = input();
     let large = |number: u64| serde_bytes::ByteBuf::from(vec![u8::try_from(number).unwrap(); LARGE]);
     let known = |index: &Index, number| index.get(RecordKind::Stream, &identity(number)) == Some(large(number));
     let resident = |index: &Index| index.records.iter().filter(|held| held.bytes.is_some()).count();
@@ -190,9 +186,7 @@ fn large_records_leave_memory_when_they_are_saved_and_are_read_again() {
 /// The head of a large record is not checked before the record is read.
 #[test]
 fn a_damaged_large_record_is_none_and_the_others_stay() {
-    let place = tempfile::tempdir().unwrap();
-    let input = place.path().join("x.whl");
-    fs::write(&input, "input").unwrap();
+    let (place, input) = input();
     let index = Index::open(place.path(), &input);
     let large = serde_bytes::ByteBuf::from(vec![7; LARGE]);
     index.put(RecordKind::Rewritten, &identity(1), &1);
@@ -224,9 +218,7 @@ fn a_damaged_large_record_is_none_and_the_others_stay() {
 
 #[test]
 fn what_is_not_saved_is_bounded() {
-    let place = tempfile::tempdir().unwrap();
-    let input = place.path().join("x.whl");
-    fs::write(&input, "input").unwrap();
+    let (place, input) = input();
     let index = Index::open(place.path(), &input);
     let value = serde_bytes::ByteBuf::from(vec![1; 1 << 20]);
     for number in 0..20 {
@@ -247,9 +239,7 @@ fn without_a_place_nothing_is_put_down() {
 
 #[test]
 fn a_folder_that_cannot_be_written_is_an_error_and_costs_nothing_else() {
-    let place = tempfile::tempdir().unwrap();
-    let input = place.path().join("x.whl");
-    fs::write(&input, "input").unwrap();
+    let (_place, input) = input();
     let index = Index::open(&input.join("below a file"), &input);
     index.put(RecordKind::Scan, &identity(1), &1_u64);
     assert!(index.save().unwrap_err().to_string().contains("below a file"));
