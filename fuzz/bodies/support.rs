@@ -38,8 +38,7 @@ pub(crate) fn wheel(directory: &TempDir, bytes: &[u8]) -> PathBuf {
 
 /// All bytes of a content.
 pub(crate) fn read(content: &dyn Content) -> Result<Vec<u8>, ReadError> {
-    let mut bytes = vec![0; usize::try_from(content.size()).expect("a size that was looked at")];
-    content.read_at(0, &mut bytes).map(|()| bytes)
+    content.to_vec()
 }
 
 /// The content of an entry that is a file.

@@ -171,16 +171,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-
-    fn content(bytes: &[u8]) -> Arc<dyn Content> {
-        Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
-    }
-
-    fn read(content: &dyn Content) -> Vec<u8> {
-        let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
-        content.read_at(0, &mut bytes).unwrap();
-        bytes
-    }
+    use crate::rope::testing::literal;
 
     #[test]
     fn what_another_session_recalls_is_what_was_made() {
@@ -195,24 +186,24 @@ mod tests {
                 continue;
             }
             let bytes = fs::read(&path).unwrap();
-            let original = content(&bytes);
+            let original = literal(&bytes);
             let Ok(Some(fat)) = FatBinary::scan(&original) else { continue };
             let Ok(changes) = fat.host_changes(b"marker") else { continue };
             let rewritten = Rewritten::make(&index, &original, &fat, b"marker").unwrap();
             assert!(Rewritten::get(&index, &original, b"other").is_none());
             assert!(
-                Rewritten::new(&content(&bytes[..bytes.len() / 8]), &changes, &[], None).is_err(),
+                Rewritten::new(&literal(&bytes[..bytes.len() / 8]), &changes, &[], None).is_err(),
                 "{}",
                 path.display()
             );
-            made.push((original, read(&rewritten)));
+            made.push((original, rewritten.to_vec().unwrap()));
         }
         index.save().unwrap();
         assert!(made.len() > 10, "{}", made.len());
         assert!(made.iter().all(|(original, _)| Rewritten::get(&next, original, b"marker").is_none()));
         let next = Index::open(place.path(), &input);
         for (original, expected) in made {
-            assert!(read(&Rewritten::get(&next, &original, b"marker").unwrap()) == expected);
+            assert!(Rewritten::get(&next, &original, b"marker").unwrap().to_vec().unwrap() == expected);
         }
     }
 }

@@ -42,10 +42,7 @@ fn bundle(targets: &[&str]) -> Vec<u8> {
         let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(code(GFX942))]).unwrap());
         CodeObject::new(name.parse().unwrap(), content)
     };
-    let bundle = bundle_of(&targets.iter().map(object).collect::<Vec<_>>()).unwrap();
-    let mut bytes = vec![0; usize::try_from(bundle.size()).unwrap()];
-    bundle.read_at(0, &mut bytes).unwrap();
-    bytes
+    bundle_of(&targets.iter().map(object).collect::<Vec<_>>()).unwrap().to_vec().unwrap()
 }
 
 /// The target of each file, in order, or `host`; and the warnings.

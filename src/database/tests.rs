@@ -2,12 +2,9 @@
 
 use crate::gpu::Level;
 use crate::source::EntryPath;
+use crate::source::testing::path;
 
 use super::{Databases, Handler, TORCH_FAT};
-
-fn path(name: &str) -> EntryPath {
-    EntryPath::new(name.as_bytes()).unwrap()
-}
 
 /// Checks that all handlers together find these targets, and that each name is claimed by `handler` alone.
 fn claims(handler: Handler, table: &[(&str, &str)]) {

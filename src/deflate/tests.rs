@@ -8,15 +8,12 @@ use super::change::{ChangedRange, changes};
 use super::plan::{StreamPart, plan};
 use super::{DeflateLevel, Deflation, StreamDigests, splice};
 use crate::metrics::Counters;
+use crate::rope::testing::literal;
 use crate::rope::{BlockBoundary, Content, Edit, Rope, Segment, Sha256, edited};
 use crate::source::testing::{
     Z_DEFAULT_STRATEGY, Z_FIXED, Z_FULL_FLUSH, Z_HUFFMAN_ONLY, Z_NO_FLUSH, Z_PARTIAL_FLUSH, Z_SYNC_FLUSH, data,
     deflated, deflated_by, deflated_member,
 };
-
-fn literal(bytes: &[u8]) -> Arc<dyn Content> {
-    Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
-}
 
 /// Inflates with another decoder than ours. Also returns the number of compressed bytes used.
 fn inflated(stream: &[u8]) -> (Vec<u8>, u64) {
@@ -225,7 +222,7 @@ fn little_is_encoded_again() {
 
 #[test]
 fn what_edits_do_not_change_is_not_encoded_again() {
-    let content = literal(&data(1 << 20, 9));
+    let content = literal(data(1 << 20, 9));
     let mut bytes = data(1 << 20, 9);
     for at in [1000, 1300, 30_000, 62_999, 200_000, 800_000] {
         bytes[at] ^= 1;

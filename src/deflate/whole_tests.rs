@@ -34,13 +34,7 @@ fn deflated(
 }
 
 fn streams(made: &[DeflatedContent]) -> Vec<Vec<u8>> {
-    made.iter().map(|made| all(&*made.stream)).collect()
-}
-
-fn all(content: &dyn Content) -> Vec<u8> {
-    let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
-    content.read_at(0, &mut bytes).unwrap();
-    bytes
+    made.iter().map(|made| made.stream.to_vec().unwrap()).collect()
 }
 
 /// Inflates with another decoder than ours, which must use the whole stream.

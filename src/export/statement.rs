@@ -11,7 +11,6 @@ use super::inputs::Inputs;
 use super::output::Output;
 use crate::disk::{self, Durability};
 use crate::memory::Parser;
-use crate::rope::to_usize;
 use crate::source::EntryPath;
 use crate::split::{FileSum, STATEMENT, Statement, statement_of_component};
 use crate::view::{MANIFEST_INSIDE, MANIFESTS, REPORTS, TreeManifest};
@@ -181,9 +180,7 @@ impl StatementChange {
         let statement = self.statement.to_json();
         self.files.iter().try_for_each(|file| output.write_file(file, statement.as_bytes(), Durability::Synced))?;
         self.manifests.iter().try_for_each(|(_, file, manifest)| {
-            let text = manifest.text();
-            let mut bytes = vec![0; to_usize(text.size())];
-            text.read_at(0, &mut bytes).map_err(reading(file))?;
+            let bytes = manifest.text().to_vec().map_err(reading(file))?;
             // `verify` compares it with the files, which may be lost as well.
             output.write_file(file, &bytes, Durability::Deferred)
         })

@@ -82,6 +82,7 @@ impl StoredObject {
 mod tests {
     use super::*;
     use crate::fatbin::CODE_BEGINNING;
+    use crate::rope::testing::literal;
 
     /// Data that zstd compresses to several blocks.
     fn code() -> Vec<u8> {
@@ -93,13 +94,9 @@ mod tests {
         (0..1 << 20).map(|_| next()).collect()
     }
 
-    fn content(bytes: &[u8]) -> Arc<dyn Content> {
-        Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
-    }
-
     fn frame(bytes: &[u8], size: usize) -> Result<StoredObject, ReadError> {
         let length = bytes.len() as u64;
-        StoredObject::frame(&content(bytes), (0, length), size as u64, "archive: key", &Resources::new(16 << 20))
+        StoredObject::frame(&literal(bytes), (0, length), size as u64, "archive: key", &Resources::new(16 << 20))
     }
 
     #[test]
@@ -113,7 +110,7 @@ mod tests {
         assert!(read == code && header(&stored) == code[..1024]);
         // The beginning alone costs as much as it is long.
         let (resources, length) = (Resources::new(16 << 20), packed.len() as u64);
-        let frame_of = |size| StoredObject::frame(&content(&packed), (0, length), size, "archive: key", &resources);
+        let frame_of = |size| StoredObject::frame(&literal(&packed), (0, length), size, "archive: key", &resources);
         header(&frame_of(code.len() as u64).unwrap());
         assert_eq!(resources.counters.bytes_decompressed.get(), CODE_BEGINNING as u64);
         let said = |error: ReadError| error.to_string();

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::resources::Resources;
+use crate::rope::testing::literal;
 use crate::rope::{ReadError, Rope, Segment};
 
 /// An uncompressed bundle, with entries at multiples of 64.
@@ -59,20 +60,12 @@ fn compressed(version: u16, packing: Packing, bundle: &[u8]) -> Vec<u8> {
     out
 }
 
-fn content(bytes: Vec<u8>) -> Arc<dyn Content> {
-    Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
-}
-
 /// Lists the content of a bundle after 100 and before 50 other bytes.
 fn read(bundle: &[u8]) -> Result<Vec<(String, Vec<u8>)>, FatbinError> {
     let bytes = [&[7; 100], bundle, &[0; 50]].concat();
     let limit = bytes.len() as u64;
-    let objects = read_bundle(&content(bytes), 100, limit, &Resources::new(1 << 20))?;
-    let code = |object: &CodeObject| {
-        let mut bytes = vec![0; usize::try_from(object.content.size()).unwrap()];
-        object.content.read_at(0, &mut bytes)?;
-        Ok((object.target.to_string(), bytes))
-    };
+    let objects = read_bundle(&literal(bytes), 100, limit, &Resources::new(1 << 20))?;
+    let code = |object: &CodeObject| Ok((object.target.to_string(), object.content.to_vec()?));
     objects.iter().map(code).collect()
 }
 
@@ -120,7 +113,7 @@ fn listing_a_compressed_bundle_decompresses_its_table_only() {
     let bytes = compressed(3, Packing::Zstd, &bundle(&[("hip-amdgcn-amd-amdhsa--gfx942", &code)]));
     let resources = Resources::new(8 << 20);
     let limit = bytes.len() as u64;
-    let objects = read_bundle(&content(bytes), 0, limit, &resources).unwrap();
+    let objects = read_bundle(&literal(bytes), 0, limit, &resources).unwrap();
     assert!(resources.counters.bytes_decompressed.get() <= 1024);
     let packed = objects[0].bundle.as_ref().unwrap();
     let held = packed.pin_whole().unwrap();
@@ -146,7 +139,7 @@ fn a_bundle_is_decompressed_as_far_as_it_is_needed() {
         damaged[bytes.len() / 2..].fill(0xff);
         for (bytes, is_damaged) in [(bytes, false), (damaged, true)] {
             let resources = Resources::new(8 << 20);
-            let objects = read_bundle(&content(bytes), 0, limit, &resources).unwrap();
+            let objects = read_bundle(&literal(bytes), 0, limit, &resources).unwrap();
             let packed = objects[0].bundle.as_ref().unwrap();
             for end in [10_000, 200_000] {
                 let before = resources.counters.bytes_decompressed.get();
@@ -170,7 +163,7 @@ fn what_is_needed_may_grow_while_a_bundle_is_decompressed() {
     let bytes = compressed(3, Packing::Zstd, &bundle(&[("hip-amdgcn-amd-amdhsa--gfx942", &code)]));
     let limit = bytes.len() as u64;
     let resources = Resources::new(16 << 20);
-    let objects = read_bundle(&content(bytes), 0, limit, &resources).unwrap();
+    let objects = read_bundle(&literal(bytes), 0, limit, &resources).unwrap();
     let packed = objects[0].bundle.as_ref().unwrap();
     let asked = Cell::new(0);
     let end = || {
@@ -186,7 +179,7 @@ fn extending_a_bundle_does_not_wait_for_another_thread() {
     let code = vec![7; 4 << 20];
     let bytes = compressed(3, Packing::Zstd, &bundle(&[("hip-amdgcn-amd-amdhsa--gfx942", &code)]));
     let limit = bytes.len() as u64;
-    let objects = read_bundle(&content(bytes), 0, limit, &Resources::new(16 << 20)).unwrap();
+    let objects = read_bundle(&literal(bytes), 0, limit, &Resources::new(16 << 20)).unwrap();
     let packed = objects[0].bundle.as_ref().unwrap();
     let started = Cell::new(Some(packed.pin(&|| 1)));
     assert!(started.take().map(|held| (held.can_be_extended(), started.set(Some(held)))).unwrap().0);
@@ -221,7 +214,7 @@ fn a_panic_leaves_no_decoder_at_a_wrong_position() {
     let length = frame.len() as u64;
     // In the third block of the second half.
     let panicking =
-        Arc::new(PanicsInMiddle { inner: content(frame), at: length * 5 / 8, is_armed: AtomicBool::new(true) });
+        Arc::new(PanicsInMiddle { inner: literal(frame), at: length * 5 / 8, is_armed: AtomicBool::new(true) });
     let panicking: Arc<dyn Content> = panicking;
     let resources = Resources::new(3 << 19);
     let stored = StoredObject::frame(&panicking, (0, length), code.len() as u64, "x", &resources).unwrap();
@@ -319,7 +312,7 @@ proptest! {
         }
         let _ = read(&bytes);
         let size = bytes.len() as u64;
-        let _ = bundle_size(&content(bytes), 0, size);
+        let _ = bundle_size(&literal(bytes), 0, size);
     }
 }
 
@@ -327,7 +320,7 @@ proptest! {
 fn thin(entries: &[(&str, &[u8])], gpus: &str, slot: Option<u64>) -> (ThinBundle, Vec<String>) {
     let bytes = bundle(entries);
     let size = bytes.len() as u64;
-    let content = content(bytes);
+    let content = literal(bytes);
     let fat = Bundle::read(&content, 0, size, &Resources::new(1 << 20)).unwrap();
     let thin = fat.thin(&gpus.parse().unwrap(), slot.unwrap_or(size)).unwrap();
     let rope: Arc<dyn Content> = match &thin {

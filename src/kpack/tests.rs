@@ -6,11 +6,8 @@ use super::*;
 use crate::fatbin::CodeObject;
 use crate::gpu::TargetId;
 use crate::resources::Resources;
-use crate::rope::{Content, Materialize, Rope, Segment, SizeBounds, Xxh3};
-
-fn content(bytes: &[u8]) -> Arc<dyn Content> {
-    Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
-}
+use crate::rope::testing::literal;
+use crate::rope::{Materialize, SizeBounds, Xxh3};
 
 fn archive(target: &str, compression: Compression, codes: &[(&str, usize, Vec<u8>)], budget: u64) -> Arc<ArchiveRope> {
     archive_in(&Resources::new(budget), target, compression, codes)
@@ -24,7 +21,7 @@ fn archive_in(
 ) -> Arc<ArchiveRope> {
     let target: TargetId = target.parse().unwrap();
     let entries = codes.iter().enumerate().map(|(binary, (name, wrapper, code))| {
-        let object = CodeObject::new(target.clone(), content(code));
+        let object = CodeObject::new(target.clone(), literal(code));
         let frame = Arc::new(Frame::new(object, 3, resources));
         ArchiveEntry { binary, kernel_name: (*name).into(), wrapper: Some(*wrapper), frame }
     });
@@ -63,7 +60,7 @@ fn frames_of_several_archives_are_made_in_the_order_of_the_input() {
     let archive = |target: &str, number: u64| {
         let entry = |(binary, wrapper): (usize, usize)| {
             let offset = binary as u64 * 1000 + wrapper as u64 * 100 + number;
-            let object = CodeObject { offset, ..CodeObject::new(target.parse().unwrap(), content(&[1; 64])) };
+            let object = CodeObject { offset, ..CodeObject::new(target.parse().unwrap(), literal([1; 64])) };
             let frame = Arc::new(Frame::new(object, 3, &resources));
             ArchiveEntry { binary, kernel_name: "x".into(), wrapper: Some(wrapper), frame }
         };
@@ -77,10 +74,7 @@ fn frames_of_several_archives_are_made_in_the_order_of_the_input() {
 }
 
 fn bytes(archive: &ArchiveRope) -> Vec<u8> {
-    let content = archive.make().unwrap();
-    let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
-    content.read_at(0, &mut bytes).unwrap();
-    bytes
+    archive.make().unwrap().to_vec().unwrap()
 }
 
 /// A code object read by [`ArchiveReader::read`], with a budget of no bytes.
@@ -106,7 +100,7 @@ fn codes() -> Vec<(&'static str, usize, Vec<u8>)> {
 fn what_is_written_is_read() {
     for compression in [Compression::None, Compression::default(), Compression::Zstd(19)] {
         let archive = archive("gfx90a:xnack+", compression, &codes(), 1 << 20);
-        let reader = ArchiveReader::open(content(&bytes(&archive))).unwrap();
+        let reader = ArchiveReader::open(literal(bytes(&archive))).unwrap();
         assert_eq!(reader.toc().gfx_arches, ["gfx90a:xnack+"]);
         assert_eq!(reader.toc().group_name, "torch");
         for (name, wrapper, code) in codes() {
@@ -133,7 +127,7 @@ fn the_layout_is_that_of_rocm_kpack() {
     let length = u32::from_le_bytes(packed[68..72].try_into().unwrap()) as usize;
     assert_eq!(zstd::bulk::decompress(&packed[72..72 + length], 100).unwrap(), b"code");
     assert_eq!(packed[72 + length] & 0xF0, 0x80, "a MessagePack map");
-    let toc = ArchiveReader::open(content(&packed)).unwrap().whole_toc().unwrap();
+    let toc = ArchiveReader::open(literal(&packed)).unwrap().whole_toc().unwrap();
     assert_eq!((toc.zstd_offset, toc.zstd_size), (Some(64), Some(8 + length as u64)));
 }
 
@@ -177,7 +171,7 @@ fn broken_archives_are_errors() {
         patched(64, &[0xFF; 4]),
         patched(68, &[0xFF; 4]),
     ] {
-        assert!(ArchiveReader::open(content(&bytes)).is_err());
+        assert!(ArchiveReader::open(literal(&bytes)).is_err());
     }
 }
 
@@ -202,7 +196,7 @@ fn frames_of_others_are_read_in_pieces_as_loaders_read_them() {
         (&skippable, code.len(), false),
     ];
     for (number, (stored, size, is_right)) in cases.into_iter().enumerate() {
-        let reader = ArchiveReader::open(content(&archive_of(stored, size))).unwrap();
+        let reader = ArchiveReader::open(literal(archive_of(stored, size))).unwrap();
         let (key, target, entry) = reader.entries().next().unwrap();
         let loaded = reader.get(key, target);
         assert_eq!(loaded.is_ok(), is_right, "{number}: {loaded:?}");
@@ -241,7 +235,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] ^= value;
         }
-        if let Ok(reader) = ArchiveReader::open(content(&bytes)) {
+        if let Ok(reader) = ArchiveReader::open(literal(&bytes)) {
             for (_, _, entry) in reader.entries() {
                 let _ = in_pieces(&reader, entry);
             }

@@ -86,11 +86,7 @@ fn climbed(path: &str) -> (usize, Vec<&str>) {
 #[cfg(test)]
 mod tests {
     use super::SearchDirectory;
-    use crate::source::EntryPath;
-
-    fn path(text: &str) -> EntryPath {
-        EntryPath::new(text.as_bytes()).unwrap()
-    }
+    use crate::source::testing::path;
 
     #[test]
     fn tokens_and_relative_directories() {

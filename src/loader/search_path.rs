@@ -124,10 +124,7 @@ impl Reach {
 mod tests {
     use super::{Reach, SearchPath, resolve};
     use crate::source::EntryPath;
-
-    fn path(text: &str) -> EntryPath {
-        EntryPath::new(text.as_bytes()).unwrap()
-    }
+    use crate::source::testing::path;
 
     #[test]
     fn search_paths_start_at_the_directory_of_the_binary() {

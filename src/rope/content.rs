@@ -34,6 +34,12 @@ pub trait Content: Send + Sync + fmt::Debug {
         self.peek(&mut bytes).map(|()| bytes)
     }
 
+    /// The bytes as a vector; for small contents only.
+    fn to_vec(&self) -> Result<Vec<u8>, ReadError> {
+        let mut bytes = vec![0; to_usize(self.size())];
+        self.read_at(0, &mut bytes).map(|()| bytes)
+    }
+
     /// The file of the operating system that holds exactly these bytes, if there is one.
     fn backing(&self) -> Option<&dyn Backing> {
         None

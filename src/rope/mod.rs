@@ -55,4 +55,6 @@ pub(crate) use slice::{head, head_mut, tail, to_usize};
 pub use xxh3::Xxh3;
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;

@@ -105,13 +105,6 @@ impl Rope {
             Some(piece)
         })
     }
-
-    /// The bytes as a vector; for small contents only.
-    pub fn to_vec(&self) -> Result<Vec<u8>, ReadError> {
-        let mut bytes = vec![0; to_usize(self.size())];
-        self.read_at(0, &mut bytes)?;
-        Ok(bytes)
-    }
 }
 
 /// Some bytes of a segment.

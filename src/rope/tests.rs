@@ -2,11 +2,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use super::testing::literal;
 use super::*;
-
-fn literal(bytes: &[u8]) -> Arc<dyn Content> {
-    Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
-}
 
 #[derive(Clone, Debug)]
 enum AnyPiece {

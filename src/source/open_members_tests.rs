@@ -2,7 +2,6 @@ use super::{CloseMember, GUARANTEED, ListedMember, OpenMembers};
 use crate::memory::{Budget, Reclaim};
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError};
 use crate::source::Input;
 use crate::source::testing::{TestMember, content_of, made, open_wheel, packed, zipped};
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -53,11 +52,6 @@ fn when_the_budget_is_short_members_are_closed_in_the_order_of_their_use() {
     assert_eq!(budget.gauges().streams, 0);
 }
 
-fn read(content: &dyn Content) -> Result<Vec<u8>, ReadError> {
-    let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
-    content.read_at(0, &mut bytes).map(|()| bytes)
-}
-
 const MANY: usize = 3000;
 
 /// A name and a content for each number.
@@ -68,7 +62,7 @@ fn small(number: usize) -> (String, Vec<u8>) {
 /// Reads so many small members that all others are closed.
 fn read_small(input: &Input) {
     for (name, bytes) in (0..MANY).map(small) {
-        assert!(read(&*content_of(input, &name)).unwrap() == bytes, "{name}");
+        assert!(content_of(input, &name).to_vec().unwrap() == bytes, "{name}");
     }
 }
 
@@ -115,8 +109,8 @@ fn what_was_found_stays_when_a_member_is_closed() {
     let before = (counters.bytes_hashed.get(), counters.bytes_inflated.get());
     for name in &names[2..] {
         let member = content_of(&input, name);
-        read(&*member.member().unwrap().packed().bytes).unwrap_err();
-        read(&*member).unwrap_err();
+        member.member().unwrap().packed().bytes.to_vec().unwrap_err();
+        member.to_vec().unwrap_err();
         member.check().unwrap_err();
     }
     good.check().unwrap();

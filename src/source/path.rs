@@ -193,10 +193,7 @@ impl PartialOrd for EntryPath {
 mod tests {
 
     use super::{EntryPath, PathError};
-
-    fn path(name: &str) -> EntryPath {
-        EntryPath::new(name.as_bytes()).unwrap()
-    }
+    use crate::source::testing::path;
 
     #[test]
     fn names_that_leave_the_tree_are_refused() {

@@ -61,10 +61,8 @@ fn listed(input: &Input) -> Vec<String> {
         EntryKind::Directory => "/".to_owned(),
         EntryKind::Symlink(target) => format!(" -> {}", String::from_utf8_lossy(target)),
         EntryKind::File { content, link_group } => {
-            let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
-            content.read_at(0, &mut bytes).unwrap();
             let group = link_group.map_or(String::new(), |group| format!(" #{group}"));
-            format!(" = {}{group}", String::from_utf8_lossy(&bytes))
+            format!(" = {}{group}", String::from_utf8_lossy(&content.to_vec().unwrap()))
         }
     };
     input.entries.iter().map(|entry| format!("{}{}", entry.path, shown(&entry.kind))).collect()

@@ -18,6 +18,11 @@ pub(crate) use super::inflate::testing::{
     deflated_by,
 };
 
+/// The path of an entry.
+pub(crate) fn path(text: &str) -> EntryPath {
+    EntryPath::new(text.as_bytes()).unwrap()
+}
+
 /// A member of a hand-made zip file. Each field can be given a wrong value.
 #[derive(Clone)]
 pub(crate) struct TestMember {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::options::Packaging;
 use super::plan::Plan;
 use crate::database::Handler;
-use crate::rope::{Content, LazyContent, ReadError, Rope, Segment, Sha256, to_usize};
+use crate::rope::{Content, LazyContent, ReadError, Rope, Segment, Sha256};
 use crate::source::{EntryKind, EntryPath, Input};
 use crate::wheel;
 
@@ -60,9 +60,7 @@ impl SplitId {
 
 /// The digits of an ID as text.
 fn text(digits: &dyn Content) -> Result<String, ReadError> {
-    let mut bytes = vec![0; to_usize(digits.size())];
-    digits.read_at(0, &mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(String::from_utf8_lossy(&digits.to_vec()?).into_owned())
 }
 
 /// Lower-case hexadecimal digits.

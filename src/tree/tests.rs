@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::rope::{Rope, Segment};
 use crate::source::Attributes;
+use crate::source::testing::path;
 
 const ATTRIBUTES: Attributes = Attributes { mode: 0o755, uid: 1, gid: 2, mtime: 3, mtime_nanoseconds: 4 };
 
@@ -21,20 +22,13 @@ struct Built {
     children: Option<BTreeMap<Vec<u8>, Built>>,
 }
 
-fn path(text: &str) -> EntryPath {
-    EntryPath::new(text.as_bytes()).unwrap()
-}
-
 fn file(text: &str, link_group: Option<u64>) -> NodeKind {
     let rope = Rope::new([Segment::literal(text.as_bytes().to_vec())]).unwrap();
     NodeKind::File { body: Body::Ready(Arc::new(rope)), link_group }
 }
 
 fn text(body: &Body) -> String {
-    let content = body.content().unwrap();
-    let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
-    content.read_at(0, &mut bytes).unwrap();
-    String::from_utf8(bytes).unwrap()
+    String::from_utf8(body.content().unwrap().to_vec().unwrap()).unwrap()
 }
 
 /// Layers with few names, so that they often collide.

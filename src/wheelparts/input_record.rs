@@ -213,6 +213,7 @@ mod tests {
     use super::*;
     use crate::index::Index;
     use crate::rope::{ReadError, Rope, Segment, copy_from};
+    use crate::source::testing::path;
     use crate::source::{Attributes, Entry, EntryKind};
     use crate::wheelparts::Digest;
 
@@ -233,10 +234,6 @@ mod tests {
         fn identity(&self) -> Option<Identity> {
             Some(Identity::describe("member").add(self.0.as_bytes()).finish())
         }
-    }
-
-    fn path(name: &str) -> EntryPath {
-        EntryPath::new(name.as_bytes()).unwrap()
     }
 
     /// A wheel of a file of three bytes.

@@ -10,17 +10,11 @@ use super::record::record;
 use super::*;
 use crate::gpu::BundleKey;
 use crate::resources::Resources;
-use crate::rope::{Content, Packed, PackedContent, ReadError, Rope, Segment, check_range};
+use crate::rope::testing::literal;
+use crate::rope::{Content, Packed, PackedContent, ReadError, check_range};
+use crate::source::testing::path;
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::wheel::{Claim, Claims, VariantLabel, WheelError, line_size};
-
-fn path(text: &str) -> EntryPath {
-    EntryPath::new(text.as_bytes()).unwrap()
-}
-
-fn literal(bytes: &[u8]) -> Arc<dyn Content> {
-    Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
-}
 
 /// A content that counts how much of it is read, and may be a member of a zip file.
 #[derive(Debug)]
@@ -68,7 +62,7 @@ proptest! {
         let files: Vec<_> = files
             .into_iter()
             .filter_map(|(name, bytes)| Some((EntryPath::new(name.as_bytes()).ok()?, bytes)))
-            .map(|(path, bytes)| WheelEntry::stored(path, literal(&bytes)))
+            .map(|(path, bytes)| WheelEntry::stored(path, literal(bytes)))
             .collect();
         let rope = record(&files, &path("a,\"b.dist-info/RECORD")).unwrap();
         let text = String::from_utf8(rope.to_vec().unwrap()).unwrap();
@@ -240,12 +234,7 @@ fn a_device_wheel_has_data_and_licences_under_its_own_name() {
             format!("{stem}.dist-info/RECORD"),
         ]
     );
-    let text = |number: usize| {
-        let content = &device.files[number].digest.content;
-        let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
-        content.read_at(0, &mut bytes).unwrap();
-        String::from_utf8(bytes).unwrap()
-    };
+    let text = |number: usize| String::from_utf8(device.files[number].digest.content.to_vec().unwrap()).unwrap();
     assert!(text(1).contains("\nLicense-File: COPYING\nLicense-File: a/NOTICE\n"), "{}", text(1));
     assert!(text(2).contains("Root-Is-Purelib: true\nTag: py3-none-manylinux2014_x86_64\n"));
     assert_eq!(text(5), "my_pkg\n");

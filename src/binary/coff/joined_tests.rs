@@ -2,11 +2,12 @@
 
 use proptest::prelude::*;
 
-use super::tests::{CHECKSUM, DEVICE, NT, SECURITY, TABLE, content, fixture};
+use super::tests::{CHECKSUM, DEVICE, NT, SECURITY, TABLE, fixture};
 use super::*;
 use crate::binary::split::Problems;
 use crate::binary::wrapper::FATBIN_WRAPPER_MAGIC;
 use crate::binary::{FatBinary, SplitBinary, join};
+use crate::rope::testing::literal;
 use crate::rope::{Rope, Segment};
 
 const SIZE_OF_IMAGE: usize = NT + 24 + 56;
@@ -14,31 +15,25 @@ const SECTIONS: usize = 8;
 /// RVA after the last section.
 const END: u32 = 0x13000;
 
-fn read(content: &dyn Content) -> Vec<u8> {
-    let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
-    content.read_at(0, &mut bytes).unwrap();
-    bytes
-}
-
 fn scan(content: &Arc<dyn Content>) -> FatBinary {
     FatBinary::scan(content).unwrap().unwrap()
 }
 
 /// A fixture without device code.
 fn split(name: &str) -> Vec<u8> {
-    scan(&content(&fixture(name))).rewrite(b"the marker").unwrap().to_vec().unwrap()
+    scan(&literal(fixture(name))).rewrite(b"the marker").unwrap().to_vec().unwrap()
 }
 
 /// A bundle of this length.
 fn bundle(length: usize) -> Arc<dyn Content> {
     let mut bytes = b"__CLANG_OFFLOAD_BUNDLE__".to_vec();
     bytes.resize(length, b'c');
-    content(&bytes)
+    literal(&bytes)
 }
 
 fn with_code(split: &[u8], lengths: &[usize]) -> Result<Arc<dyn Content>, BinaryError> {
     let bundles: Vec<_> = lengths.iter().map(|&length| bundle(length)).collect();
-    join(&content(split), &bundles, &(0..bundles.len()).collect::<Vec<_>>())
+    join(&literal(split), &bundles, &(0..bundles.len()).collect::<Vec<_>>())
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -52,11 +47,11 @@ fn put(bytes: &mut [u8], at: usize, value: u32) {
 /// Checks that Windows would load an image, that it has these bundles, and that it equals the split one without them.
 #[track_caller]
 fn check_joined(split: &[u8], joined: &Arc<dyn Content>, lengths: &[usize]) -> Vec<u8> {
-    let bytes = read(&**joined);
+    let bytes = joined.to_vec().unwrap();
     let wrappers = scan(joined).wrappers();
     for (wrapper, &length) in wrappers.iter().zip(lengths) {
         let start = usize::try_from(wrapper.bundle).unwrap();
-        assert!(bytes[start..start + length] == read(&*bundle(length)));
+        assert!(bytes[start..start + length] == bundle(length).to_vec().unwrap());
         assert!(wrapper.limit - wrapper.bundle >= 4096, "HIP reads 4096 bytes");
     }
     assert_eq!(wrappers.len(), lengths.len());
@@ -69,7 +64,7 @@ fn check_joined(split: &[u8], joined: &Arc<dyn Content>, lengths: &[usize]) -> V
         assert_eq!(wrapper[16..], [0; 8], "no index");
     }
     // They differ in device code only, and splitting the joined image gives a split image again.
-    assert_eq!(scan(joined).first_difference(&content(split)).unwrap(), None);
+    assert_eq!(scan(joined).first_difference(&literal(split)).unwrap(), None);
     let again: Arc<dyn Content> = Arc::new(scan(joined).rewrite(b"the marker").unwrap());
     assert_eq!(scan(joined).first_difference(&again).unwrap(), None);
     assert_eq!(SplitBinary::read(&again).unwrap().unwrap().problems, Vec::<String>::new());
@@ -151,7 +146,7 @@ fn checksum_and_signature() {
     split.extend([7; 64]);
     for lengths in [[0x1000, 0x1000], [0x10000, 0x1000]] {
         let joined = with_code(&split, &lengths).unwrap();
-        let bytes = read(&*joined);
+        let bytes = joined.to_vec().unwrap();
         let mut problems = Problems::default();
         lint::check(&PeImage::read(&joined).unwrap().unwrap(), &mut problems).unwrap();
         assert_eq!(problems.into_list(), Vec::<String>::new());
@@ -190,7 +185,7 @@ fn what_cannot_be_joined_is_refused() {
     let error = with_code(&original, &[0x1000]).unwrap_err().to_string();
     assert!(error.contains("its wrappers have changed"), "{error}");
     let zeros = |length: u64| Arc::new(Rope::new([Segment::zeros(length)]).unwrap()) as Arc<dyn Content>;
-    let error = join(&content(&original), &[zeros(1 << 31), zeros(1)], &[0, 1]).unwrap_err().to_string();
+    let error = join(&literal(&original), &[zeros(1 << 31), zeros(1)], &[0, 1]).unwrap_err().to_string();
     assert!(error.contains("more than 2 GiB"), "{error}");
 }
 
@@ -198,11 +193,11 @@ fn what_cannot_be_joined_is_refused() {
 fn survives(bytes: &[u8]) {
     for lengths in [[0x1000, 0x800], [0x9000, 0x800]] {
         let Ok(joined) = with_code(bytes, &lengths) else { continue };
-        let whole = read(&*joined);
+        let whole = joined.to_vec().unwrap();
         let fat = scan(&joined);
         for (wrapper, length) in fat.wrappers().iter().zip(lengths) {
             let start = usize::try_from(wrapper.bundle).unwrap();
-            assert!(whole[start..start + length] == read(&*bundle(length)));
+            assert!(whole[start..start + length] == bundle(length).to_vec().unwrap());
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::binary::FatBinary;
 use crate::binary::wrapper::HIPK_MAGIC;
 use crate::fatbin::read_bundle;
 use crate::resources::Resources;
-use crate::rope::{Rope, Segment};
+use crate::rope::testing::literal;
 
 pub(super) const NT: usize = 0x78;
 pub(super) const CHECKSUM: usize = NT + 24 + 64;
@@ -29,12 +29,8 @@ pub(super) fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)).unwrap()
 }
 
-pub(super) fn content(bytes: &[u8]) -> Arc<dyn Content> {
-    Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
-}
-
 fn scan(bytes: &[u8]) -> Result<Option<FatBinary>, BinaryError> {
-    FatBinary::scan(&content(bytes))
+    FatBinary::scan(&literal(bytes))
 }
 
 fn rewrite(bytes: &[u8]) -> Result<Vec<u8>, BinaryError> {
@@ -71,7 +67,7 @@ fn refused(bytes: &[u8], reason: &str) {
 fn wrappers_lead_to_the_expected_code() {
     let expected: serde_json::Value = serde_json::from_slice(&fixture("expected.json")).unwrap();
     for name in ["win.dll", "win.exe"] {
-        let content = content(&fixture(name));
+        let content = literal(fixture(name));
         let wrappers = FatBinary::scan(&content).unwrap().unwrap().wrappers();
         let expected = expected[name]["wrappers"].as_array().unwrap();
         assert_eq!(wrappers.len(), expected.len());
@@ -80,8 +76,7 @@ fn wrappers_lead_to_the_expected_code() {
             assert_eq!(objects.len(), expected.as_object().unwrap().len());
             for object in objects {
                 assert_eq!(object.content.size(), expected[object.target.to_string()]["size"].as_u64().unwrap());
-                let mut code = vec![0; usize::try_from(object.content.size()).unwrap()];
-                object.content.read_at(0, &mut code).unwrap();
+                let code = object.content.to_vec().unwrap();
                 let text = format!("unit {unit} of a kpackfs fixture");
                 assert!(code.windows(text.len()).any(|window| window == text.as_bytes()));
             }
@@ -218,7 +213,7 @@ fn a_checksum_is_made_if_there_was_one() {
     // Computed by hand: words 0x0201, 0x0403 and 0x0005, and a length of 5; then one with a carry.
     let sum = |bytes: &[u8]| {
         let mut sum = [0; 4];
-        checksum::Checksum::new(content(bytes)).read_at(0, &mut sum).unwrap();
+        checksum::Checksum::new(literal(bytes)).read_at(0, &mut sum).unwrap();
         u32::from_le_bytes(sum)
     };
     assert_eq!(sum(&[1, 2, 3, 4, 5]), 0x0609 + 5);

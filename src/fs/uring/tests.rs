@@ -15,7 +15,8 @@ use crate::fs::filesystem::Filesystem;
 use crate::fs::protocol::{self, HEADER, Operation, Request};
 use crate::fs::serve;
 use crate::resources::Resources;
-use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
+use crate::rope::testing::literal;
+use crate::rope::{Content, Materialize, ReadError};
 use crate::source::{Attributes, EntryPath};
 use crate::tree::{Body, NodeKind, Origin, OriginKind, ROOT, Tree};
 
@@ -40,12 +41,8 @@ impl Materialize for MadeElsewhere {
     }
 
     fn make(&self) -> Result<Arc<dyn Content>, ReadError> {
-        Ok(rope(b"made on another thread"))
+        Ok(literal(b"made on another thread"))
     }
-}
-
-fn rope(bytes: &[u8]) -> Arc<dyn Content> {
-    Arc::new(Rope::new([Segment::literal(bytes.to_vec())]).unwrap())
 }
 
 fn tree() -> Tree {
@@ -58,14 +55,14 @@ fn tree() -> Tree {
     let file = |body, link_group| NodeKind::File { body, link_group };
     // A ring has no room for a longer read.
     let big: Vec<u8> = (0..120_000_u32).map(|at| (at % 251) as u8).collect();
-    add("big", file(Body::Ready(rope(&big)), None));
+    add("big", file(Body::Ready(literal(&big)), None));
     add("made", file(Body::Made(Arc::new(MadeElsewhere)), None));
     add("empty", NodeKind::directory());
-    add("lib/one", file(Body::Ready(rope(b"linked")), Some(1)));
-    add("lib/two", file(Body::Ready(rope(b"linked")), Some(1)));
+    add("lib/one", file(Body::Ready(literal(b"linked")), Some(1)));
+    add("lib/two", file(Body::Ready(literal(b"linked")), Some(1)));
     add("lib/link", NodeKind::Symlink(Arc::from(&b"../big"[..])));
     for number in 0..200 {
-        add(&format!("many/{number:03}{}", "x".repeat(number % 40)), file(Body::Ready(rope(b"x")), None));
+        add(&format!("many/{number:03}{}", "x".repeat(number % 40)), file(Body::Ready(literal(b"x")), None));
     }
     tree
 }

@@ -14,8 +14,7 @@ fn assert_expected(archives: &[Arc<ArchiveRope>]) {
 
 /// The content with one byte changed.
 fn changed(content: &Arc<dyn Content>, at: usize) -> Arc<dyn Content> {
-    let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
-    content.read_at(0, &mut bytes).unwrap();
+    let mut bytes = content.to_vec().unwrap();
     bytes[at] ^= 1;
     Arc::new(Rope::new([Segment::literal(bytes)]).unwrap())
 }

@@ -48,9 +48,7 @@ fn loaded(programs: &Programs, view: &Path) -> BTreeMap<String, Vec<BTreeMap<Str
         let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(bytes)]).unwrap());
         let objects = read_bundle(&content, registered.number, size, &resources).unwrap();
         let object = |object: &kpackfs::fatbin::CodeObject| {
-            let mut bytes = vec![0; usize::try_from(object.content.size()).unwrap()];
-            object.content.read_at(0, &mut bytes).unwrap();
-            (object.target.to_string(), sha256(&bytes))
+            (object.target.to_string(), sha256(&object.content.to_vec().unwrap()))
         };
         let name = registered.path.file_name().unwrap().to_str().unwrap().to_owned();
         found.entry(name).or_default().insert(registered.address, objects.iter().map(object).collect());

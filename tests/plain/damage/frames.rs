@@ -58,8 +58,7 @@ fn blocks_before_damage_of_a_frame_are_served_in_all_cases() {
     let installed = installed(place.path());
     let mode = Mode { threads: 1, memory: 64 << 20, has_cache: false };
     let content = library(&Session::new(&installed, place.path(), mode));
-    let mut sound = vec![0; usize::try_from(content.size()).unwrap()];
-    content.read_at(0, &mut sound).unwrap();
+    let sound = content.to_vec().unwrap();
     let forwards: Vec<_> = (0..sound.len().div_ceil(PIECE)).collect();
     let backwards: Vec<_> = forwards.iter().rev().copied().collect();
 

@@ -56,12 +56,7 @@ fn found(library: &Path) -> BTreeMap<String, Vec<u8>> {
     let content = open_file(library, &resources).unwrap();
     let wrapper = FatBinary::scan(&content).unwrap().unwrap().wrappers()[0];
     let objects = read_bundle(&content, wrapper.bundle, wrapper.limit, &resources).unwrap();
-    let read = |content: &dyn kpackfs::rope::Content| {
-        let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
-        content.read_at(0, &mut bytes).unwrap();
-        bytes
-    };
-    objects.iter().map(|object| (object.target.to_string(), read(&*object.content))).collect()
+    objects.iter().map(|object| (object.target.to_string(), object.content.to_vec().unwrap())).collect()
 }
 
 fn succeeds(place: &Path, arguments: &[&str]) -> String {

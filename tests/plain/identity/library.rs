@@ -146,11 +146,7 @@ impl Place {
         let resources = Resources::new(16 << 20);
         let of_wrapper = |wrapper: kpackfs::binary::Wrapper| {
             let objects = read_bundle(&content, wrapper.bundle, wrapper.limit, &resources).unwrap();
-            let object = |it: kpackfs::fatbin::CodeObject| {
-                let mut bytes = vec![0; usize::try_from(it.content.size()).unwrap()];
-                it.content.read_at(0, &mut bytes).unwrap();
-                (it.target.to_string(), bytes)
-            };
+            let object = |it: kpackfs::fatbin::CodeObject| (it.target.to_string(), it.content.to_vec().unwrap());
             objects.into_iter().map(object).collect()
         };
         FatBinary::scan(&content).unwrap().unwrap().wrappers().into_iter().map(of_wrapper).collect()

@@ -159,9 +159,7 @@ pub(crate) fn wrappers(bytes: Vec<u8>) -> Vec<Wrapper> {
 }
 
 pub(crate) fn whole(content: &dyn Content) -> Vec<u8> {
-    let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
-    content.read_at(0, &mut bytes).unwrap();
-    bytes
+    content.to_vec().unwrap()
 }
 
 /// The pointers of all wrappers, resolved without kpackfs: from relocations with addends, otherwise in place.

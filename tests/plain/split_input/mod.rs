@@ -23,7 +23,6 @@ use kpackfs::join::{Joined, join};
 use kpackfs::kpack::BundleJobs;
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
-use kpackfs::rope::Content;
 use kpackfs::source::{EntryKind, EntryPath, Input};
 use kpackfs::split::{FatBinaries, Plan, PlanOptions};
 use kpackfs::{export, verify, view};
@@ -41,12 +40,6 @@ type Code = Vec<BTreeMap<String, String>>;
 
 /// The code of each fixture.
 type All = BTreeMap<String, Code>;
-
-fn read(content: &dyn Content) -> Vec<u8> {
-    let mut bytes = vec![0; usize::try_from(content.size()).unwrap()];
-    content.read_at(0, &mut bytes).unwrap();
-    bytes
-}
 
 /// The code of the fixtures, as an independent checker found it.
 fn expected() -> All {
@@ -69,7 +62,7 @@ fn code_of(input: &Input, resources: &Arc<Resources>) -> All {
         let Ok(Some(fat)) = FatBinary::scan(content) else { continue };
         let wrapper = |wrapper: kpackfs::binary::Wrapper| {
             let objects = read_bundle(content, wrapper.bundle, wrapper.limit, resources).unwrap();
-            objects.iter().map(|it| (it.target.to_string(), sha256(&read(&*it.content)))).collect()
+            objects.iter().map(|it| (it.target.to_string(), sha256(&it.content.to_vec().unwrap()))).collect()
         };
         let name = String::from_utf8(entry.path.name().to_vec()).unwrap();
         all.insert(name, fat.wrappers().into_iter().map(wrapper).collect());
