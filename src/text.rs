@@ -39,10 +39,11 @@ pub(crate) fn some_of<N: Display>(names: impl IntoIterator<Item = N>) -> String 
 
 /// A word or a path, quoted for a shell.
 pub(crate) fn quoted(word: impl AsRef<OsStr>) -> String {
-    let word = word.as_ref().to_string_lossy();
+    let word = word.as_ref();
+    let Some(word) = word.to_str() else { return format!("$'{}'", word.as_encoded_bytes().escape_ascii()) };
     let is_plain = |letter: char| letter.is_alphanumeric() || "_-./+:=@%,".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {
-        return word.into_owned();
+        return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -91,4 +92,24 @@ pub(crate) fn shortened(name: &str, most: usize) -> String {
         return name.to_owned();
     }
     name.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn a_shell_gets_the_word() {
+        for (word, expected) in [
+            (&b"a-b/c.so"[..], "a-b/c.so"),
+            (b"", "''"),
+            (b"it's $x", r"'it'\''s $x'"),
+            ("na\u{ef}ve".as_bytes(), "na\u{ef}ve"),
+            (b"na\xefve it's", r"$'na\xefve it\'s'"),
+        ] {
+            assert_eq!(quoted(OsStr::from_bytes(word)), expected);
+        }
+    }
 }

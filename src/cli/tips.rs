@@ -61,7 +61,7 @@ const GPU_OPTIONS_HERE: [&str; 2] = ["gpu-targets", "target"];
 /// be a file.
 pub(super) fn improve(error: Error, cli: &Command, arguments: &[OsString]) -> Error {
     match error.kind() {
-        ErrorKind::InvalidSubcommand => with_tip(error, |error| tip_of_command(error, innermost(cli, arguments))),
+        ErrorKind::InvalidSubcommand => with_tip(error, |error| tip_of_command(error, cli, arguments)),
         ErrorKind::UnknownArgument => with_tip(error, |error| tip_of_option(error, innermost(cli, arguments))),
         ErrorKind::MissingRequiredArgument => match innermost(cli, arguments).get_name() {
             "mount" => of_mount_point(error),
@@ -137,8 +137,12 @@ fn with_tip(mut error: Error, tip: impl Fn(&Error) -> Option<String>) -> Error {
 }
 
 /// Names the command that does what was meant, or one for the input that was named without a command.
-fn tip_of_command(error: &Error, command: &Command) -> Option<String> {
+fn tip_of_command(error: &Error, cli: &Command, arguments: &[OsString]) -> Option<String> {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let command = innermost(cli, arguments);
+    // clap's word has other letters than the name of a file that is not UTF-8.
+    let word =
+        arguments.iter().find(|word| word.to_string_lossy() == wrong.as_str()).map_or(wrong.as_ref(), |word| &**word);
     // clap looks for no similar command behind `help`.
     let meant = near(wrong, command.get_subcommands().map(Command::get_name));
     if let (Some(meant), None) = (meant.strip_prefix("; "), error.get(ContextKind::SuggestedSubcommand)) {
@@ -146,12 +150,12 @@ fn tip_of_command(error: &Error, command: &Command) -> Option<String> {
     }
     match command.get_name() {
         "kpackfs" => {}
-        "kpack" => return is_input(wrong.as_ref()).then(|| "'kpackfs kpack list FILE' says what is in it".to_owned()),
+        "kpack" => return is_input(word).then(|| "'kpackfs kpack list FILE' says what is in it".to_owned()),
         _ => return None,
     }
     let outer = command.get_subcommands().find(|outer| outer.find_subcommand(wrong).is_some());
     let whole = || Some(format!("'kpackfs {} {wrong}' does that", outer?.get_name()));
-    let look = || is_input(wrong.as_ref()).then_some(LOOK).or_else(|| wrong.contains(['.', '/']).then_some(ABSENT));
+    let look = || is_input(word).then_some(LOOK).or_else(|| wrong.contains(['.', '/']).then_some(ABSENT));
     find(&OTHER_COMMANDS, wrong).map(str::to_owned).or_else(whole).or_else(|| look().map(str::to_owned))
 }
 
