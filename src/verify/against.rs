@@ -42,7 +42,8 @@ impl<'a> Comparison<'a> {
 
     pub(super) fn run(&self, progress: &Progress) {
         let mut entries = BTreeMap::<&EntryPath, Vec<&Entry>>::new();
-        for entry in self.fats.iter().flat_map(|fat| &fat.entries).filter(|entry| !Part::is_metadata(&entry.path)) {
+        let is_compared = |entry: &&Entry| !Part::is_metadata(&entry.path) && !is_lock(entry);
+        for entry in self.fats.iter().flat_map(|fat| &fat.entries).filter(is_compared) {
             entries.entry(&entry.path).or_default().push(entry);
         }
         let size = |versions: &Vec<&Entry>| versions.iter().map(|entry| entry.size()).sum::<u64>();
@@ -260,6 +261,7 @@ impl<'a> Comparison<'a> {
         for (number, part) in self.context.parts.all.iter().enumerate() {
             let is_known = |entry: &&Entry| {
                 Part::is_metadata(&entry.path)
+                    || is_lock(entry)
                     || self.own.is_beside(&entry.path)
                     || self.own.is_compiled(&entry.path, |source| part.input.entry(source).is_some())
                     || self.is_in_fat(&entry.path)
@@ -306,4 +308,10 @@ fn is_of_device_part(path: &EntryPath) -> bool {
 
 fn is_symlink(entry: &Entry, to: &[u8]) -> bool {
     matches!(&entry.kind, EntryKind::Symlink(target) if **target == *to)
+}
+
+/// Whether this is the empty file that uv locks while it installs into a directory, and leaves there (its crate `uv-python`,
+/// `PythonEnvironment::lock`).
+fn is_lock(entry: &Entry) -> bool {
+    entry.path.as_bytes() == b".lock" && entry.content().is_some_and(|content| content.size() == 0)
 }
