@@ -69,8 +69,11 @@ impl DirectoryListing {
 
     /// The names of directories that are no symlinks, hidden ones as well. One that is not UTF-8 names nothing that is known.
     pub fn own_directories(&self) -> Vec<String> {
-        let own = self.entries.iter().filter(|entry| entry.kind == ListedKind::Directory && !entry.is_symlink);
-        own.filter_map(|entry| Some(entry.name.to_str()?.to_owned())).collect()
+        self.own().filter_map(|entry| Some(entry.name.to_str()?.to_owned())).collect()
+    }
+
+    fn own(&self) -> impl Iterator<Item = &ListedEntry> {
+        self.entries.iter().filter(|entry| entry.kind == ListedKind::Directory && !entry.is_symlink)
     }
 
     /// The paths of regular files with an extension. Symlinks to files count.
@@ -79,6 +82,13 @@ impl DirectoryListing {
             entry.kind == ListedKind::File && entry.has_extension(extension) && !entry.is_of_macos()
         };
         self.entries.iter().filter(wanted).map(|entry| self.path.join(&entry.name))
+    }
+
+    /// What pip left of upgrades that were interrupted: next to installed packages, directories with names that nothing imports. It
+    /// renames what it replaces to them, and deletes them at the end (`pip/_internal/utils/temp_dir.py`, `AdjacentTempDirectory`).
+    pub(crate) fn leftovers(&self) -> impl Iterator<Item = &ListedEntry> {
+        let is_site = self.entries.iter().any(|entry| entry.has_extension("dist-info"));
+        self.own().filter(move |entry| is_site && entry.name.as_encoded_bytes().starts_with(b"~"))
     }
 
     /// Whether there is an entry of this name and kind.
@@ -119,4 +129,11 @@ impl ListedKind {
             () => Self::Other,
         }
     }
+}
+
+/// Whether a directory is one of [`DirectoryListing::leftovers`].
+pub(super) fn is_leftover(directory: &Path) -> bool {
+    let name = directory.file_name().filter(|name| name.as_encoded_bytes().starts_with(b"~"));
+    let listing = name.and_then(|_| DirectoryListing::read(directory.parent()?).ok());
+    listing.is_some_and(|listing| listing.leftovers().any(|entry| Some(entry.name.as_os_str()) == name))
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::devices;
 use super::error::VerifyError;
 use super::inner::InnerSplits;
-use super::installed::{DataDirectories, follow_links_to_caches};
+use super::installed::{DataDirectories, follow_links_to_caches, note_leftovers};
 use super::linked::{LinkedDirectories, dangling, normal};
 use super::report::{Finding, Findings, Tools};
 use super::rules::Rule;
@@ -309,13 +309,17 @@ impl Parts {
         place.strip_prefix(self.environment.as_ref()?).ok().map(Path::to_owned)
     }
 
-    /// A single tree or wheel, with everything as installed.
+    /// An installation, without what pip left there.
     pub(super) fn open_installation(
         path: &Path,
         name: String,
         resources: &Arc<Resources>,
     ) -> Result<Self, VerifyError> {
-        let part = Part::open(path, name, resources)?;
+        Self::open_whole(path, Part::of_input(Input::open_installed(path, resources)?, name, resources)?)
+    }
+
+    /// A single tree or wheel, with everything as installed.
+    pub(super) fn open_whole(path: &Path, part: Part) -> Result<Self, VerifyError> {
         Ok(Self { statement: LocatedStatement::of_part(path)?, ..Self::of_one(part) })
     }
 
@@ -327,6 +331,7 @@ impl Parts {
     /// Reports what is odd about the parts, and says that a split was left out.
     pub(super) fn say_oddities(&self, findings: &Findings) {
         self.all.iter().flat_map(|part| &part.oddities).for_each(|odd| findings.push(odd.clone()));
+        self.all.iter().for_each(|part| note_leftovers(&part.input, findings));
         if let Some((part, first)) = self.all.iter().find_map(|part| Some((part, part.splits.0.first()?))) {
             let first = if first.is_root() { part.label_or_name() } else { part.label(first) };
             findings.note(format!(

@@ -20,7 +20,10 @@ pub(super) fn open_views(split: &SplitDirectory, prefix: &str, tools: Tools<'_>)
         let existing = host.into_iter().chain(split.devices.iter().cloned()).chain(split.wholes());
         check_parts(located, &split.path, existing.filter(|_| !split.is_mount), tools.findings)?;
     }
-    let one = |name: &str| Parts::open_installation(&split.path.join(name), name.to_owned(), tools.resources);
+    let one = |name: &str| {
+        let place = split.path.join(name);
+        Parts::open_whole(&place, Part::open(&place, name.to_owned(), tools.resources)?)
+    };
     let mut opened = if split.has_host {
         vec![open_split(split, prefix, tools)?]
     } else {

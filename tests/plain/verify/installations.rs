@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use kpackfs::verify::{Check, VerifyOptions, VerifyReport};
 use tempfile::TempDir;
 
+use crate::common::copy_all;
 use crate::verify::splits::{copy, edit, verify, write_at};
 use crate::verify::wheels::{split, unpacked};
 
@@ -441,6 +442,34 @@ fn several_splits_in_one_place() {
     let report = check(&[site.path().to_owned()], None);
     let [finding] = &*report.findings else { panic!("{:?}", report.findings) };
     assert_eq!(finding.to_string(), "other-1.0.dist-info: no archive has code for any of its split binaries [no-code]");
+}
+
+/// pip renames what it replaces, and deletes it at the end of an upgrade. Nothing imports it.
+#[test]
+fn what_pip_left_of_an_upgrade_is_no_installation() {
+    let site = installed_by_pip(fat().path(), &[], &["gfx1100", "gfx11"]);
+    for (name, left) in [("fat", "~at"), (HOST, "~at-1.0.dist-info"), (DEVICE, "~md_fat_device_gfx1100-1.0.dist-info")]
+    {
+        copy_all(site.path().join(name), site.path().join(left));
+    }
+    fs::remove_file(site.path().join("~at/.kpack/fat_gfx1100.kpack")).unwrap();
+    let report = check(&[site.path().to_owned()], None);
+    assert_eq!(report.findings, []);
+    let notes = report.notes.iter().filter(|note| note.contains("pip left it of an upgrade that was interrupted"));
+    assert_eq!(notes.count(), 3, "{:?}", report.notes);
+}
+
+/// uv locks the directory that it installs into by an empty file.
+#[test]
+fn a_lock_of_uv_is_not_compared() {
+    let fat = fat();
+    let out = wheels(fat.path(), &[]);
+    let check = || check(&[out.path().join("wheels")], Some(fat.path())).findings;
+    fs::write(fat.path().join(".lock"), "").unwrap();
+    assert_eq!(check(), []);
+    fs::write(fat.path().join(".lock"), "data").unwrap();
+    let [finding] = &*check() else { panic!() };
+    assert_eq!(finding.to_string(), ".lock: the file is lost [against-lost]");
 }
 
 /// The RECORD of a wheel that was split after installation does not list the result. Everything else is compared.
