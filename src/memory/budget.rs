@@ -319,6 +319,13 @@ impl Budget {
         self.touch();
     }
 
+    /// From now on, releases what has been idle for a while. This is for mounts, which rest: a pause of another command, on a busy
+    /// machine, must not make its work more.
+    pub fn release_when_idle(self: &Arc<Self>) {
+        self.idle.turn_on();
+        self.touch();
+    }
+
     /// Postpones the release of what is idle.
     pub fn touch(self: &Arc<Self>) {
         self.idle.watch(self, Self::release_unused);

@@ -14,26 +14,24 @@ pub(super) struct Idle(Mutex<IdleState>);
 
 #[derive(Debug, Default)]
 struct IdleState {
+    is_on: bool,
     watched: bool,
     /// Number of things that became idle.
     events: u64,
 }
 
 impl Idle {
-    /// Records that something of `owner` became idle, and starts the watching thread unless it runs. The thread ends when it has
-    /// called `release`, or when the owner is dropped.
-    pub(super) fn watch<T: Send + Sync + 'static>(self: &Arc<Self>, owner: &Arc<T>, release: fn(&T)) {
-        self.0.lock().events += 1;
-        // No time passes in tests of schedules, and unit tests count work, of which a pause on a busy machine must not make more.
-        if !cfg!(any(test, feature = "shuttle")) {
-            self.start(owner, release);
-        }
+    /// From now on, what is idle is released.
+    pub(super) fn turn_on(&self) {
+        self.0.lock().is_on = true;
     }
 
-    /// Starts the watching thread unless it runs.
-    pub(super) fn start<T: Send + Sync + 'static>(self: &Arc<Self>, owner: &Arc<T>, release: fn(&T)) {
+    /// Records that something of `owner` became idle, and starts the watching thread if it is turned on and does not run. The thread
+    /// ends when it has called `release`, or when the owner is dropped.
+    pub(super) fn watch<T: Send + Sync + 'static>(self: &Arc<Self>, owner: &Arc<T>, release: fn(&T)) {
         let mut state = self.0.lock();
-        if state.watched {
+        state.events += 1;
+        if !state.is_on || state.watched {
             return;
         }
         let (idle, owner) = (Arc::clone(self), Arc::downgrade(owner));

@@ -117,6 +117,7 @@ pub fn mount(options: &MountOptions, served: Served) -> Result<Mounted, MountErr
             (device, place, Some(entry))
         }
     };
+    resources.budget.release_when_idle();
     let gone = Arc::new(AtomicBool::new(false));
     let mut mounted =
         Mounted { unmounter: Unmounter { place, entry, gone: Arc::clone(&gone), fs: Arc::clone(&fs) }, session: None };
