@@ -213,7 +213,8 @@ fn a_daemon_needs_no_open_files_no_home_and_takes_all_that_it_may_have() {
         kpackfs mount "$IN" "$M" <&- >&- 2>&-; echo $?
         ls "$M/host"; kpackfs umount "$M"; gone "$(daemon)"
         unset KPACKFS_CACHE_DIR
-        HOME=/proc/sys kpackfs mount "$IN" "$M"; echo $?
+        # The index may be saved before the mount is ready.
+        HOME=/proc/sys kpackfs mount "$IN" "$M" 2>"$D/said"; echo $?; grep -v 'index of the input cannot be saved: /proc/sys' "$D/said"
         cmp "$M/merged/gfx90a/plain.so" "$M/host/plain.so" && ls "$M/gfx90a/.kpack" && kpackfs umount "$M"; gone "$(daemon)"
         ulimit -Sn 40; ulimit -Hn 5000
         kpackfs mount --no-cache "$IN" "$M"; grep 'open files' /proc/$(daemon)/limits | tr -s ' '
