@@ -142,7 +142,7 @@ impl Drop for Push {
         if let Some(sequence) = sequences.iter_mut().find(|sequence| sequence.directory == self.directory) {
             sequence.is_served = false;
         }
-        // Under the lock: who sees the count can have the next files pushed.
+        // Under the lock, so that a reader that sees the count can have the next files pushed.
         self.fs.resources.counters.files_given.add(self.given);
     }
 }
