@@ -116,6 +116,16 @@ debs() { # [--suite SUITE] PACKAGE=VERSION…: packages of Debian, unpacked to $
     export LD_LIBRARY_PATH=$root/usr/lib/x86_64-linux-gnu
 }
 
+lavapipe() { # Mesa's Vulkan for a CPU, and all libraries that it needs, of Debian 12; no other driver is used
+    debs mesa-vulkan-drivers=22.3.6-1+deb12u2 libvulkan1=1.3.239.0-1 libllvm15=1:15.0.6-4+b1 libdrm2=2.4.114-1+b1 libffi8=3.4.4-1 \
+        libedit2=3.1-20221030-2 libz3-4=4.8.12-3.1 libxml2=2.9.14+dfsg-1.3~deb12u6 libicu72=72.1-3+deb12u1 libbsd0=0.11.7-2 libmd0=1.0.4-2 \
+        libelf1=0.188-2.1 libx11-xcb1=2:1.8.4-2+deb12u2 libwayland-client0=1.21.0-1 libxcb1=1.15-1 libxcb-dri3-0=1.15-1 \
+        libxcb-present0=1.15-1 libxcb-randr0=1.15-1 libxcb-sync1=1.15-1 libxcb-xfixes0=1.15-1 libxcb-shm0=1.15-1 libxshmfence1=1.3-1 \
+        libxau6=1:1.0.9-1 libxdmcp6=1:1.1.2-3
+    sed "s|/usr/lib|$work/root&|" "$work/root/usr/share/vulkan/icd.d/lvp_icd.x86_64.json" >"$work/driver.json"
+    export VK_ICD_FILENAMES=$work/driver.json
+}
+
 hip_compiler() { # [PACKAGE=VERSION…]: clang 22, which needs no HIP runtime, lld 22 and other packages of Debian; $llvm has the programs
     debs clang-22=1:22.1.8-1~deb12u1 lld-22=1:22.1.8-1~deb12u1 llvm-22=1:22.1.8-1~deb12u1 clang-tools-22=1:22.1.8-1~deb12u1 \
         libllvm22=1:22.1.8-1~deb12u1 libclang-cpp22=1:22.1.8-1~deb12u1 "$@"

@@ -11,12 +11,7 @@ recorded <<'END'
 CPU: clz of i32 0 28, clz of u32 0 28, clz of i64 0 60, clz of u64 0 60, round 1 2 3
 Vulkan: clz of i32 29 28, clz of u32 does not compile, clz of i64 does not compile, clz of u64 does not compile, round 0 2 2
 END
-debs mesa-vulkan-drivers=22.3.6-1+deb12u2 libvulkan1=1.3.239.0-1 libllvm15=1:15.0.6-4+b1 libdrm2=2.4.114-1+b1 libffi8=3.4.4-1 \
-    libedit2=3.1-20221030-2 libz3-4=4.8.12-3.1 libxml2=2.9.14+dfsg-1.3~deb12u6 libicu72=72.1-3+deb12u1 libbsd0=0.11.7-2 libmd0=1.0.4-2 \
-    libelf1=0.188-2.1 libx11-xcb1=2:1.8.4-2+deb12u2 libwayland-client0=1.21.0-1 libxcb1=1.15-1 libxcb-dri3-0=1.15-1 \
-    libxcb-present0=1.15-1 libxcb-randr0=1.15-1 libxcb-sync1=1.15-1 libxcb-xfixes0=1.15-1 libxcb-shm0=1.15-1 libxshmfence1=1.3-1 \
-    libxau6=1:1.0.9-1 libxdmcp6=1:1.1.2-3
-sed "s|/usr/lib|$work/root&|" "$work/root/usr/share/vulkan/icd.d/lvp_icd.x86_64.json" >"$work/driver.json"
+lavapipe
 cat >"$work/kernels.py" <<'END'
 import sys
 
@@ -54,7 +49,7 @@ print(f"found {device}:", f"{', '.join(found)}, round", *(f"{floats[i]:g}" for i
 END
 venv "$work/venv" taichi==1.7.4
 for device in CPU Vulkan; do
-    VK_ICD_FILENAMES=$work/driver.json "$work/venv/bin/python" -W ignore "$work/kernels.py" $device >>"$work/printed"
+    "$work/venv/bin/python" -W ignore "$work/kernels.py" $device >>"$work/printed"
 done
 sed -n 's/^found //p' "$work/printed" >"$work/out"
 compare "$work/out"
