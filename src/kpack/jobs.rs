@@ -108,8 +108,9 @@ impl BundleJobs {
 
     /// Makes the frames of one archive, whose size is asked for. In a deflated file its code lies between that of others, so that
     /// much of the file is inflated for it. When as much was inflated for single archives as the code of all takes, all frames
-    /// are made at once: at most about twice as much is inflated as necessary, whatever is asked for.
-    pub(super) fn make_one(self: &Arc<Self>, frames: &[Arc<Frame>]) -> Result<(), ReadError> {
+    /// are made at once: at most about twice as much is inflated as necessary, whatever is asked for. `cost` is what was inflated
+    /// so far of its files, for whatever reader.
+    pub(super) fn make_one(self: &Arc<Self>, frames: &[Arc<Frame>], cost: impl Fn() -> u64) -> Result<(), ReadError> {
         let mut all = self.frames_of(None);
         let size: u64 = all.iter().map(|frame| frame.size()).sum();
         if size > 0 && self.inflated.load(Ordering::Relaxed) >= size && self.resources.store.has_room() {
@@ -119,10 +120,9 @@ impl BundleJobs {
             all.sort_unstable_by_key(|frame| frame.id());
             self.demand(&all).wait(|_| ()).ok();
         }
-        let inflated = || self.resources.counters.bytes_inflated.get();
-        let before = inflated();
+        let before = cost();
         let made = self.demand(frames).wait(|_| ());
-        self.inflated.fetch_add(inflated() - before, Ordering::Relaxed);
+        self.inflated.fetch_add(cost().saturating_sub(before), Ordering::Relaxed);
         made.map(drop)
     }
 

@@ -134,7 +134,11 @@ pub(crate) fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Resu
 
 /// The same for one archive, of which a reader wants to know the size.
 pub(crate) fn make_archive(archive: &ArchiveRope) -> Result<(), ReadError> {
-    let made = archive.jobs.make_one(&unprepared(&[archive]));
+    // One code object of each file that has some outside of compressed bundles.
+    let outside: Vec<_> = archive.compressed().iter().filter(|entry| entry.frame.object.bundle.is_none()).collect();
+    let files = outside.chunk_by(|one, next| one.binary == next.binary).filter_map(<[_]>::first);
+    let inflated = || files.clone().map(|entry| entry.frame.object.content.inflated()).sum();
+    let made = archive.jobs.make_one(&unprepared(&[archive]), inflated);
     archive.save_lengths();
     made?;
     check_bundles(&[archive])

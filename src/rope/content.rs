@@ -86,6 +86,11 @@ pub trait Content: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Bytes that were inflated so far of the members of zip files that it consists of, for all of their readers.
+    fn inflated(&self) -> u64 {
+        0
+    }
+
     /// Fails if the content does not have the checksum that comes with it. Reads all of it, unless that was done before.
     /// A content without a checksum is not read.
     fn check(&self) -> Result<(), ReadError> {

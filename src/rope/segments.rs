@@ -179,6 +179,14 @@ impl Content for Rope {
         }
         Some(identity.finish())
     }
+
+    fn inflated(&self) -> u64 {
+        let of_segment = |(segment, _): &(Segment, u64)| match &segment.origin {
+            SegmentSource::Range { content, .. } => content.inflated(),
+            SegmentSource::Literal(_) | SegmentSource::Zeros => 0,
+        };
+        self.segments.iter().map(of_segment).sum()
+    }
 }
 
 /// Reads the segments of a rope one after the other.

@@ -55,6 +55,8 @@ pub(super) struct Chunks {
     sha256: OnceLock<[u8; 32]>,
     /// Whether a pass over the whole stream, in this session or an earlier one, has found sizes and CRC-32 right.
     is_passed: AtomicBool,
+    /// Bytes that were inflated, by all decodes.
+    pub(super) inflated: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -124,6 +126,7 @@ impl Chunks {
             found: parking_lot::Mutex::default(),
             sha256: facts.sha256.map_or_else(OnceLock::new, OnceLock::from),
             is_passed: AtomicBool::new(facts.is_passed),
+            inflated: AtomicU64::new(facts.inflated),
         })
     }
 
@@ -193,7 +196,8 @@ impl Chunks {
     pub(super) fn facts(&self) -> Option<MemberFacts> {
         let damage = self.state.try_lock()?.damage.clone().map(Box::new);
         let is_passed = self.is_passed.load(Ordering::Relaxed);
-        Some(MemberFacts { sha256: self.sha256.get().copied(), is_passed, damage })
+        let inflated = self.inflated.load(Ordering::Relaxed);
+        Some(MemberFacts { sha256: self.sha256.get().copied(), is_passed, inflated, damage })
     }
 
     /// What is wrong with the stream, as far as it is known.

@@ -165,6 +165,12 @@ impl<M: Openable> Content for Closable<M> {
         self.opened()?.found(range)
     }
 
+    fn inflated(&self) -> u64 {
+        let state = self.state.lock();
+        let closed = state.facts.as_ref().map_or(0, |facts| facts.inflated);
+        state.open.as_ref().map_or(closed, |open| open.inflated())
+    }
+
     fn check(&self) -> Result<(), ReadError> {
         self.open().check()
     }

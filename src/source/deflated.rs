@@ -225,6 +225,10 @@ impl Content for Deflated {
         self.chunks.found.lock().within(range)
     }
 
+    fn inflated(&self) -> u64 {
+        self.chunks.inflated.load(Ordering::Relaxed)
+    }
+
     fn check(&self) -> Result<(), ReadError> {
         self.chunks.check_all()
     }

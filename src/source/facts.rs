@@ -9,6 +9,8 @@ pub(super) struct MemberFacts {
     pub(super) sha256: Option<[u8; 32]>,
     /// Whether a pass over the whole content has found its size and CRC-32 right.
     pub(super) is_passed: bool,
+    /// Bytes that were inflated of it. They are no reason to keep the facts.
+    pub(super) inflated: u64,
     /// What is wrong with it. Boxed, since few members are damaged.
     pub(super) damage: Option<Box<StreamDamage>>,
 }

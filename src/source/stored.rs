@@ -44,7 +44,7 @@ impl StoredMember {
     pub(super) fn facts(&self) -> MemberFacts {
         let sha256 = self.passed.get().and_then(|passed| passed.as_ref().ok()).copied();
         let damage = self.damage().map(|error| Box::new(StreamDamage { readable: 0, error: error.clone() }));
-        MemberFacts { sha256, is_passed: sha256.is_some(), damage }
+        MemberFacts { sha256, is_passed: sha256.is_some(), inflated: 0, damage }
     }
 
     fn damage(&self) -> Option<&ReadError> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fatbin::CodeObject;
+use crate::rope::read_all;
 use crate::source::testing::{content_of, open_wheel, packed, zipped};
 
 #[test]
@@ -200,38 +201,88 @@ fn what_was_spooled_is_read_again_without_work() {
     assert_eq!(cost, (0, 0));
 }
 
-#[test]
-fn archives_of_a_deflated_file_inflate_it_a_few_times_however_many_there_are() {
-    const OBJECT: u64 = 64 << 10;
-    const ROUNDS: u64 = 8;
-    let names =
-        "gfx900 gfx906 gfx908 gfx90a gfx942 gfx950 gfx1010 gfx1011 gfx1012 gfx1030 gfx1031 gfx1032 gfx1100 gfx1101";
-    let targets: Vec<TargetId> = names.split(' ').map(|name| name.parse().unwrap()).collect();
-    let size = targets.len() as u64 * ROUNDS * OBJECT;
-    let directory = tempfile::tempdir().unwrap();
-    let resources = with_store(1 << 23, directory.path(), 1 << 30);
-    let input = open_wheel(&zipped(&[packed("x/lib.so", &code(1, size))]), &resources).unwrap();
-    let (content, jobs) = (content_of(&input, "x/lib.so"), BundleJobs::new(&resources));
-    // In the order of the file, where the code objects of all targets alternate.
+/// Bytes of each code object of [`of_many_targets`], and how many an archive has.
+const OBJECT: u64 = 64 << 10;
+const ROUNDS: u64 = 8;
+const MANY: &str =
+    "gfx900 gfx906 gfx908 gfx90a gfx942 gfx950 gfx1010 gfx1011 gfx1012 gfx1030 gfx1031 gfx1032 gfx1100 gfx1101";
+
+fn size_of_many() -> u64 {
+    MANY.split(' ').count() as u64 * ROUNDS * OBJECT
+}
+
+/// An archive for each of many targets, whose code objects alternate in a file.
+fn of_many_targets(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Vec<ArchiveRope> {
+    let jobs = BundleJobs::new(resources);
+    let targets: Vec<TargetId> = MANY.split(' ').map(|name| name.parse().unwrap()).collect();
     let mut entries: Vec<_> = targets.iter().map(|_| Vec::new()).collect();
-    for (number, offset) in (0..size).step_by(to_usize(OBJECT)).enumerate() {
+    for (number, offset) in (0..size_of_many()).step_by(to_usize(OBJECT)).enumerate() {
         let (wrapper, target) = (number / targets.len(), number % targets.len());
-        let object = Rope::new([Segment::range(Arc::clone(&content), offset, OBJECT).unwrap()]).unwrap();
+        let object = Rope::new([Segment::range(Arc::clone(content), offset, OBJECT).unwrap()]).unwrap();
         let object = CodeObject { offset, ..CodeObject::new(targets[target].clone(), Arc::new(object)) };
-        let frame = Arc::new(Frame::new(object, 3, &resources));
+        let frame = Arc::new(Frame::new(object, 3, resources));
         let entry = ArchiveEntry { binary: 0, kernel_name: "x".into(), wrapper: Some(wrapper), frame };
         entries[target].push(entry);
     }
     let archive = |(target, entries): (&TargetId, _)| {
         ArchiveRope::new("x", target.clone(), Compression::default(), entries, &jobs)
     };
-    let archives: Vec<_> = targets.iter().zip(entries).map(archive).collect();
+    targets.iter().zip(entries).map(archive).collect()
+}
+
+#[test]
+fn archives_of_a_deflated_file_inflate_it_a_few_times_however_many_there_are() {
+    let size = size_of_many();
+    let directory = tempfile::tempdir().unwrap();
+    let resources = with_store(1 << 23, directory.path(), 1 << 30);
+    let input = open_wheel(&zipped(&[packed("x/lib.so", &code(1, size))]), &resources).unwrap();
+    let archives = of_many_targets(&content_of(&input, "x/lib.so"), &resources);
     let inflated = || resources.counters.bytes_inflated.get();
     archives[0].make().unwrap();
     assert_eq!(resources.counters.frames_made.get(), ROUNDS, "one alone costs the code of one");
     for archive in &archives {
         archive.make().unwrap();
     }
-    assert_eq!(resources.counters.frames_made.get(), ROUNDS * targets.len() as u64);
+    assert_eq!(resources.counters.frames_made.get(), ROUNDS * archives.len() as u64);
     assert!(inflated() <= 5 * size, "{} of {size}", inflated());
+}
+
+/// A file whose reads wait until all of another one was read.
+#[derive(Debug)]
+struct ReadBeside {
+    file: Arc<dyn Content>,
+    other: Arc<dyn Content>,
+}
+
+impl Content for ReadBeside {
+    fn size(&self) -> u64 {
+        self.file.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
+        read_all(&*self.other, |_| ())?;
+        self.file.read_at(offset, buffer)
+    }
+
+    fn inflated(&self) -> u64 {
+        self.file.inflated()
+    }
+}
+
+#[test]
+fn what_readers_of_other_files_inflate_is_no_reason_to_make_all_archives() {
+    let size = size_of_many();
+    let directory = tempfile::tempdir().unwrap();
+    let resources = with_store(1 << 23, directory.path(), 1 << 30);
+    let members = [packed("x/lib.so", &code(1, size)), packed("x/other", &code(2, 8 << 20))];
+    let input = open_wheel(&zipped(&members), &resources).unwrap();
+    let [file, other] = ["x/lib.so", "x/other"].map(|name| content_of(&input, name));
+    let content: Arc<dyn Content> = Arc::new(ReadBeside { file: Arc::clone(&file), other: Arc::clone(&other) });
+    let archives = of_many_targets(&content, &resources);
+    archives[0].make().unwrap();
+    assert!(other.inflated() > size && file.inflated() < size);
+    archives[1].make().unwrap();
+    assert_eq!(resources.counters.frames_made.get(), 2 * ROUNDS);
+    archives[2].make().unwrap();
+    assert_eq!(resources.counters.frames_made.get(), ROUNDS * archives.len() as u64, "the file was inflated twice");
 }

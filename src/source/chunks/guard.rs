@@ -28,6 +28,13 @@ impl DecodeGuard<'_> {
     /// Decodes the next bytes. Indexes them unless they are indexed already.
     pub(super) fn fill(&mut self, decoder: &mut Decoder, buffer: &mut [u8]) -> Result<(), DecodeError> {
         let start = decoder.output;
+        let filled = self.decode(decoder, buffer);
+        self.chunks.inflated.fetch_add(decoder.output - start, Ordering::Relaxed);
+        filled
+    }
+
+    fn decode(&mut self, decoder: &mut Decoder, buffer: &mut [u8]) -> Result<(), DecodeError> {
+        let start = decoder.output;
         let Chunks { stream, decoders, header_end, .. } = self.chunks;
         let Some(builder) = &mut self.builder else { return decoder.fill(stream, buffer, Stops::Never, None) };
         let mut observe = |decoder: &Decoder, piece: &[u8], place| builder.observe(stream, decoder, piece, place);

@@ -50,6 +50,7 @@ impl Chunks {
         }
         decoders.put_back(None, decoder);
         decoders.reuse(chunk);
+        self.inflated.fetch_add(stream.size, Ordering::Relaxed);
         if crc.finalize() != stream.crc32 {
             return Err(DecodeError::whole(stream, WRONG_CRC32));
         }
