@@ -233,7 +233,8 @@ impl Chunks {
                 return Err(damage.error.clone());
             }
             let id = state.id;
-            if let Some(chunk) = self.stream.resources.spans.get(&key(id, number)) {
+            let cached = self.stream.resources.spans.get(&key(id, number));
+            if let Some(chunk) = cached.or_else(|| self.decoders.last_chunk(id, number)) {
                 return Ok(Task::Nothing(chunk));
             }
             self.restore(&mut state);
@@ -287,7 +288,8 @@ impl Chunks {
             guard.advance(decoder.output, is_kept.then(|| (number, Arc::clone(&chunk))));
             if number >= wanted {
                 let owner = (decoder.output < guard.readable).then_some(guard.id);
-                self.decoders.put_back(owner, decoder);
+                let last = owner.filter(|_| skip == 0).map(|_| Arc::clone(&chunk));
+                self.decoders.put_back(owner, decoder, last);
                 return Ok(chunk);
             }
             self.decoders.reuse(chunk);

@@ -22,8 +22,7 @@ pub(super) const CHUNK: u64 = 256 << 10;
 /// Bytes of a decoder: its state, its window and its input.
 const DECODER: u64 = 176 << 10;
 
-/// This many idle decoders are kept even if the budget has no room. Without one, each read of a sequential reader would
-/// start at a checkpoint.
+/// This many idle decoders whose position is of no use are kept even if the budget has no room.
 const MIN_IDLE: usize = 4;
 
 /// The most free chunks that are kept. Fresh memory costs a good part of the time of decoding into it: the kernel
@@ -51,7 +50,8 @@ pub(super) struct Decoders {
     pub(super) members: Arc<OpenMembers>,
 }
 
-/// Idle decoders and free chunks, the oldest first.
+/// Idle decoders and free chunks, the oldest first. Decoders that stand in a stream stay if the budget is short: without them,
+/// each read of a sequential reader would start at a checkpoint.
 #[derive(Debug, Default)]
 struct Unused {
     decoders: Mutex<Vec<IdleDecoder>, { rank::DECODERS }>,
@@ -63,6 +63,9 @@ struct IdleDecoder {
     /// The id of the stream in which it stands; `None` if its position is of no use.
     owner: Option<usize>,
     decoder: Decoder,
+    /// The chunk before its position. A reader often goes on inside of it: where a code object ends, the next one begins. If it
+    /// has left the cache meanwhile, it would be decoded again from a checkpoint.
+    chunk: Option<Arc<[u8]>>,
     since: u64,
     _memory: Reservation,
 }
@@ -138,11 +141,18 @@ impl Decoders {
         Some(decoders.remove(found).decoder)
     }
 
+    /// The chunk `number` of `owner`, if a decoder stands at its end.
+    pub(super) fn last_chunk(&self, owner: usize, number: u64) -> Option<Arc<[u8]>> {
+        let decoders = self.unused.decoders.lock();
+        let mut of_owner = decoders.iter().filter(|idle| idle.owner == Some(owner));
+        of_owner.find(|idle| idle.decoder.output == (number + 1) * CHUNK)?.chunk.clone()
+    }
+
     /// A decoder that seeks in `stream` to `start`. It reads at most `step_in` compressed bytes at a time.
     pub(super) fn seek(&self, stream: &Stream, start: &Checkpoint, step_in: usize) -> Result<Decoder, ReadError> {
         let mut decoders = self.unused.decoders.lock();
-        let unowned = decoders.iter().position(|idle| idle.owner.is_none());
-        let used = unowned.or(self.is_full(&decoders).then_some(0)).map(|found| decoders.remove(found).decoder);
+        let used = unowned(&decoders).or(self.is_full(&decoders).then_some(0));
+        let used = used.map(|found| decoders.remove(found).decoder);
         drop(decoders);
         let mut decoder = match used {
             Some(decoder) => decoder,
@@ -152,16 +162,18 @@ impl Decoders {
         Ok(decoder)
     }
 
-    /// Keeps a decoder: for `owner` to continue, or for reuse elsewhere.
-    pub(super) fn put_back(&self, owner: Option<usize>, decoder: Decoder) {
-        let memory = self.budget.claim(MemoryClass::Streams, DECODER);
+    /// Keeps a decoder: for `owner` to continue behind `chunk`, or for reuse elsewhere.
+    pub(super) fn put_back(&self, owner: Option<usize>, decoder: Decoder, chunk: Option<Arc<[u8]>>) {
+        let bytes = DECODER + chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        let memory = self.budget.claim(MemoryClass::Streams, bytes);
         let mut decoders = self.unused.decoders.lock();
         let memory = match memory {
-            None if decoders.len() >= MIN_IDLE => return,
-            memory => memory.unwrap_or_else(|| self.budget.account(MemoryClass::Streams, DECODER)),
+            None if owner.is_none() && decoders.len() >= MIN_IDLE => return,
+            memory => memory.unwrap_or_else(|| self.budget.account(MemoryClass::Streams, bytes)),
         };
-        let oldest = self.is_full(&decoders).then(|| decoders.remove(0));
-        decoders.push(IdleDecoder { owner, decoder, since: self.budget.now(), _memory: memory });
+        let oldest = self.is_full(&decoders).then(|| unowned(&decoders).unwrap_or(0));
+        let oldest = oldest.map(|found| decoders.remove(found));
+        decoders.push(IdleDecoder { owner, decoder, chunk, since: self.budget.now(), _memory: memory });
         drop(decoders);
         drop(oldest);
         self.budget.touch();
@@ -194,14 +206,19 @@ impl Decoders {
     }
 }
 
+/// The oldest decoder whose position is of no use.
+fn unowned(decoders: &[IdleDecoder]) -> Option<usize> {
+    decoders.iter().position(|idle| idle.owner.is_none())
+}
+
 impl Reclaim for Unused {
     fn oldest(&self) -> Option<u64> {
         let chunk = self.free_chunks.lock().first().map(|free| free.since);
-        let decoder = self.decoders.lock().first().map(|idle| idle.since);
+        let decoder = self.decoders.lock().iter().find(|idle| idle.owner.is_none()).map(|idle| idle.since);
         chunk.into_iter().chain(decoder).min()
     }
 
-    /// Decoders are dropped last: a new chunk costs less than decoding from a checkpoint.
+    /// Decoders are dropped last: a new chunk costs less.
     fn reclaim(&self) -> bool {
         let mut chunks = self.free_chunks.lock();
         let chunk = (!chunks.is_empty()).then(|| chunks.remove(0));
@@ -210,9 +227,15 @@ impl Reclaim for Unused {
             return true;
         }
         let mut decoders = self.decoders.lock();
-        let decoder = (!decoders.is_empty()).then(|| decoders.remove(0));
+        let decoder = unowned(&decoders).map(|found| decoders.remove(found));
         drop(decoders);
         decoder.is_some()
+    }
+
+    /// Nobody reads on.
+    fn rest(&self) {
+        let decoders = std::mem::take(&mut *self.decoders.lock());
+        drop(decoders);
     }
 }
 

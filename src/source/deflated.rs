@@ -136,7 +136,7 @@ pub(super) fn peek(stream: &Stream, decoders: &Decoders, buffer: &mut [u8]) -> R
     let input = if buffer.len() > PEEK_INPUT { INPUT } else { PEEK_INPUT };
     let mut decoder = decoders.seek(stream, &Checkpoint::default(), input)?;
     decoder.fill(stream, buffer, Stops::Never, None).map_err(|failed| failed.error)?;
-    decoders.put_back(None, decoder);
+    decoders.put_back(None, decoder, None);
     Ok(())
 }
 

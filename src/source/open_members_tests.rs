@@ -3,6 +3,7 @@ use crate::memory::{Budget, Reclaim};
 use crate::metrics::MemoryClass;
 use crate::resources::Resources;
 use crate::source::Input;
+use crate::source::decoders::CHUNK;
 use crate::source::testing::{TestMember, content_of, made, open_wheel, packed, zipped};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, Weak};
@@ -117,4 +118,28 @@ fn what_was_found_stays_when_a_member_is_closed() {
     assert_eq!(sums(), first);
     let after = (counters.bytes_hashed.get(), counters.bytes_inflated.get());
     assert_eq!(after, before, "nothing is read again");
+}
+
+#[test]
+fn readers_go_on_where_they_were_while_others_use_up_the_budget() {
+    const STEP: usize = 100_000;
+    let (chunk, budget) = (usize::try_from(CHUNK).unwrap(), 8 << 20);
+    let bytes: Vec<u8> = (0..8 * chunk).map(|at| (at / 7 * at % 251).to_le_bytes()[0]).collect();
+    let names = ["one", "two", "three"];
+    let resources = Resources::new(budget);
+    let input = open_wheel(&zipped(&names.map(|name| packed(name, &bytes))), &resources).unwrap();
+    let members = names.map(|name| content_of(&input, name));
+    let _taken = resources.budget.account(MemoryClass::Compression, budget);
+    // In turns, not to the end: what a reader needs of a member that is inflated is not kept.
+    let end = 6 * chunk;
+    for offset in (0..end).step_by(STEP) {
+        for member in &members {
+            let mut piece = vec![0; STEP.min(end - offset)];
+            member.read_at(offset as u64, &mut piece).unwrap();
+            assert!(piece == bytes[offset..offset + piece.len()]);
+        }
+    }
+    assert_eq!(resources.counters.bytes_inflated.get(), 3 * end as u64);
+    resources.budget.release_unused();
+    assert!(resources.budget.gauges().streams < CHUNK, "nothing stays when nobody reads");
 }

@@ -48,7 +48,7 @@ impl Chunks {
                 break;
             }
         }
-        decoders.put_back(None, decoder);
+        decoders.put_back(None, decoder, None);
         decoders.reuse(chunk);
         self.inflated.fetch_add(stream.size, Ordering::Relaxed);
         if crc.finalize() != stream.crc32 {
