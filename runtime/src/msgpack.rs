@@ -49,7 +49,7 @@ impl<'a> Cursor<'a> {
 
     pub(crate) fn text(&mut self) -> Result<&'a str, Error> {
         let (text, rest) = decode::read_str_from_slice(self.rest).map_err(|error| match error {
-            decode::DecodeStringError::InvalidUtf8(..) => broken("a text in it is not UTF-8, as splitters write it"),
+            decode::DecodeStringError::InvalidUtf8(..) => broken("a text in it is not UTF-8, which no splitter writes"),
             other => broken(other),
         })?;
         self.rest = rest;
