@@ -42,7 +42,9 @@ impl<'a> Comparison<'a> {
 
     pub(super) fn run(&self, progress: &Progress) {
         let mut entries = BTreeMap::<&EntryPath, Vec<&Entry>>::new();
-        let is_compared = |entry: &&Entry| !Part::is_metadata(&entry.path) && !is_lock(entry);
+        let is_in_parts = |path: &EntryPath| self.context.parts.all.iter().any(|part| part.input.entry(path).is_some());
+        let is_left = |entry: &Entry| is_lock(entry) && !is_in_parts(&entry.path);
+        let is_compared = |entry: &&Entry| !Part::is_metadata(&entry.path) && !is_left(entry);
         for entry in self.fats.iter().flat_map(|fat| &fat.entries).filter(is_compared) {
             entries.entry(&entry.path).or_default().push(entry);
         }

@@ -472,6 +472,17 @@ fn a_lock_of_uv_is_not_compared() {
     assert_eq!(finding.to_string(), ".lock: the file is lost [against-lost]");
 }
 
+#[test]
+fn a_lock_of_uv_is_compared_with_a_file_of_its_name() {
+    let (fat, out) = (fat(), tempfile::tempdir().unwrap());
+    fs::write(fat.path().join(".lock"), "").unwrap();
+    split(fat.path(), &out.path().join("out"), &[]);
+    fs::write(out.path().join("out/host/.lock"), "data").unwrap();
+    let findings = check(&[out.path().join("out")], Some(fat.path())).findings;
+    let of_lock: Vec<_> = findings.iter().map(ToString::to_string).filter(|it| it.starts_with(".lock")).collect();
+    assert!(matches!(&*of_lock, [finding] if finding.contains("[against-changed]")), "{of_lock:?}");
+}
+
 /// The RECORD of a wheel that was split after installation does not list the result. Everything else is compared.
 #[test]
 fn records_older_than_the_split() {
