@@ -245,16 +245,16 @@ pub(crate) fn agent(is_secure: bool) -> Result<Agent, RemoteProblem> {
 
 /// The longest time without a byte; in tests another one.
 fn silence() -> Duration {
-    variable("KPACKFS_SILENCE").unwrap_or(SILENCE)
+    test_milliseconds("KPACKFS_SILENCE").unwrap_or(SILENCE)
 }
 
 /// The shortest pause before a request that is made again; in tests less.
 pub(crate) fn pause() -> Duration {
-    variable("KPACKFS_PAUSE").unwrap_or(PAUSE)
+    test_milliseconds("KPACKFS_PAUSE").unwrap_or(PAUSE)
 }
 
 /// The milliseconds in a variable of tests.
-fn variable(name: &str) -> Option<Duration> {
+fn test_milliseconds(name: &str) -> Option<Duration> {
     let text = cfg!(debug_assertions).then(|| std::env::var(name).ok());
     text.flatten()?.parse().ok().map(Duration::from_millis)
 }

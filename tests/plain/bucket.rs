@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::common::bucket::{BucketReply, BucketServer, Call, ID, SECRET, Stored, TOKEN, hex};
-use crate::common::{files_below, mounts, program, succeeds};
+use crate::common::{PATIENCE, files_below, mounts, program, succeeds};
 
 const STATEMENT: &str = "rel/ease/.kpackfs/upload.json";
 const OUTPUT: &str = "s3://bucket/rel/ease";
@@ -44,7 +44,8 @@ fn publish(server: &BucketServer, options: &[&str]) -> Command {
         command.env_remove(name);
     }
     command.env("AWS_ACCESS_KEY_ID", ID).env("AWS_SECRET_ACCESS_KEY", SECRET).env("AWS_SESSION_TOKEN", TOKEN);
-    command.env("AWS_ENDPOINT_URL", server.url()).env("KPACKFS_SILENCE", "300000").env("KPACKFS_PAUSE", "40");
+    command.env("AWS_ENDPOINT_URL", server.url()).env("KPACKFS_PAUSE", "40");
+    command.env("KPACKFS_SILENCE", PATIENCE.as_millis().to_string());
     command.env("KPACKFS_LEASE", "400");
     command
 }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use super::{NAME, SILENCE, ask, ask_for, demo, inspect, local, said, same};
+use crate::common::PATIENCE;
 use crate::common::server::{Asked, Reply, Server};
 
 #[test]
@@ -33,14 +34,14 @@ fn all_of_a_wheel_is_read_from_a_server_without_ranges_if_that_is_allowed() {
     ] {
         let silence = patience(&lie);
         let lies = move |it: &Asked| if it.range.is_none() { lie.clone() } else { Reply::Whole };
-        let ((code, out, err), _) = ask_for(silence, lies, &["--json", "--download"]);
+        let ((code, out, err), _) = ask_for(&silence, lies, &["--json", "--download"]);
         assert!((code, &*out) == (Some(5), "") && err.contains(words), "{err}");
     }
 }
 
 /// The milliseconds that are waited for a server which behaves so.
-fn patience(reply: &Reply) -> &'static str {
-    if matches!(reply, Reply::Silence) { SILENCE } else { "300000" }
+fn patience(reply: &Reply) -> String {
+    if matches!(reply, Reply::Silence) { SILENCE.to_owned() } else { PATIENCE.as_millis().to_string() }
 }
 
 /// Behaviours that are no reason for another answer.
@@ -145,7 +146,7 @@ fn a_server_that_lies_is_named() {
     let check = |(since, lie, words): &(Since, Reply, &str)| {
         let (since, reply) = (*since, lie.clone());
         let behaviour = move |it: &Asked| if it.number == 0 && since == Second { Reply::Right } else { reply.clone() };
-        let ((code, out, err), asked) = ask_for(patience(lie), behaviour, &["--json"]);
+        let ((code, out, err), asked) = ask_for(&patience(lie), behaviour, &["--json"]);
         assert!((code, &*out) == (Some(5), ""), "{since:?} {lie:?}: {code:?} {err} {asked:?}");
         assert!(err.lines().count() == 1 && !err.contains("secret"), "{since:?} {lie:?}: {err}");
         assert!(err.contains(NAME) && err.contains(words), "{since:?} {lie:?}: {err}");
