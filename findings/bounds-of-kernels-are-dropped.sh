@@ -3,7 +3,7 @@
 # Expected: launch_bounds, which is the attribute of CUDA and is accepted, states it in the metadata, as the number by which the
 # compiler divides registers. A number that no GPU has is an error.
 # Seen: launch_bounds has no effect on the metadata, which say 1024 threads, without a word. Only the attribute of AMD counts, and 2048 threads are
-# 1024 there, without a word as well.
+# 1024 there, without a word as well. (The macro __launch_bounds__ of HIP's headers is the attribute of AMD; one of a header for CUDA is not.)
 . "$(dirname "$0")/common.sh"
 recorded <<'END'
 launch_bounds(64), gfx942: 1024 threads, 0 lines of warnings
