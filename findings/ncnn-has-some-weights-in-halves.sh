@@ -2,8 +2,8 @@
 # ncnn 1.0.20261020 (PyPI) on a CPU (x86-64 with F16C), by default options: layers with equal weights on their diagonal, and one as input.
 # Expected: a model of floats computes in floats on x86-64; halves are for ARM, or on request.
 # Seen: the weights of fully connected layers (InnerProduct) become float16, and those of other layers stay floats. What float16 has no number for is
-# infinity if the layer has 6 outputs, and 65504 if it has 8; small weights become 0 or are truncated in place of rounded, without a word. The layer as a convolution or a product of
-# matrices (Gemm) gives the floats. With use_fp16_storage off it does so too.
+# infinity if the layer has 6 outputs, and 65504 if it has 8; small weights become 0 or are truncated in place of rounded, without a word. The layer
+# as a convolution or a product of matrices (Gemm) gives the floats. With use_fp16_storage off it does so too.
 . "$(dirname "$0")/common.sh"
 recorded <<'END'
 InnerProduct, 6 outputs: inf 0.333252 2048 1.00136e-05 0

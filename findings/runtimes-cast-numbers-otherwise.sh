@@ -61,7 +61,7 @@ for sink, number in (
     for run in by_onnxruntime, by_openvino, by_tract:
         try:
             results.append(f"{run.__name__[3:]} {run(numpy.array([number], kind)).item()}")
-        except Exception as error:
+        except Exception:
             results.append(f"{run.__name__[3:]} has none")
     print(f"{kind.__name__} {number!r} to {sink.lower()}: {', '.join(results)}")
 print(f"by numpy: {numpy.float16(1 + 2**-11 + 2**-40)}")

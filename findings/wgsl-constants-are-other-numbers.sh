@@ -2,8 +2,8 @@
 # wgpu 0.32.0 (PyPI), which translates WGSL by naga, on lavapipe of Mesa 22.3.6 (Debian 12), which needs no GPU.
 # Expected: an expression of constants has the value that it has when the kernel computes it of the same numbers, but for the last digits.
 # Seen: constants are computed as Rust does it on the host, and pow, % and some functions by formulas on the device: pow(-2, 2) is 4 as a constant
-# and NaN in the kernel, pow(0, 0) is 1 and 0, 1e10 % 3 is 1 and 0, and tanh of a small number 1e-8 and 2.98e-8. So a test or a kernel with its numbers written in
-# it does not tell what the kernel does with those of a buffer.
+# and NaN in the kernel, pow(0, 0) is 1 and 0, 1e10 % 3 is 1 and 0, and tanh of a small number 1e-8 and 2.98e-8. So a test or a kernel with its
+# numbers written in it does not tell what the kernel does with those of a buffer.
 . "$(dirname "$0")/common.sh"
 recorded <<'END'
 pow(a, b) of -2 and 2: constant 4, computed nan
