@@ -15,14 +15,14 @@ use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 
 use crate::memory::Parser;
 use crate::mount;
-use crate::opened::{has_packages, is_environment, source_tree};
+use crate::opened::is_environment;
 use crate::source::{DirectoryListing, EntryPath};
 use crate::threads;
 use crate::wheel::{Claims, normalise};
 
-/// The directories that an interpreter imports from, but for those of Python itself.
-const SITES: &str = "import os, sys; own = os.path.dirname(os.__file__); own = (own, os.path.join(own, 'lib-dynload')); \
-     sys.stdout.write('\\0'.join(p for p in sys.path if p not in own and os.path.isdir(p)))";
+/// The directories of packages that an interpreter imports from.
+const SITES: &str =
+    "import os, sys; sys.stdout.write('\\0'.join(p for p in sys.path if p.endswith('-packages') and os.path.isdir(p)))";
 
 /// How long an interpreter may take to answer. Some are on file servers; wrappers of others wait for a user.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -61,18 +61,11 @@ impl PythonEnvironment {
     pub(super) fn places(&self) -> anyhow::Result<Vec<PathBuf>> {
         match self {
             Self::Prefix(prefix) => Ok(vec![prefix.clone()]),
-            Self::Interpreter(_) => self.own_sites(),
+            Self::Interpreter(_) => self.sites(),
         }
     }
 
-    /// The directories in which packages are installed. Others of `PYTHONPATH` and `.pth` files may be whole source trees.
-    pub(super) fn own_sites(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let mut sites = self.sites()?;
-        sites.retain(|site| site.as_os_str().as_bytes().ends_with(b"-packages") || has_packages(site));
-        Ok(sites)
-    }
-
-    /// The directories that its interpreter imports from, as that says. This starts a program.
+    /// The directories of its packages, as its interpreter says. This starts a program.
     pub(super) fn sites(&self) -> anyhow::Result<Vec<PathBuf>> {
         let python = match self {
             Self::Prefix(prefix) => interpreter_in(prefix),
@@ -157,9 +150,6 @@ pub(super) fn libraries_of(word: &Path, sites: &[PathBuf]) -> anyhow::Result<Opt
             let paths = claims.rows().filter_map(|(path, _)| EntryPath::new(path).ok());
             let libraries = paths.filter(|path| memchr::memmem::find(path.name(), b".so").is_some());
             let libraries: Vec<_> = libraries.map(|path| site.join(path.as_path())).filter(|it| it.exists()).collect();
-            if let Some(tree) = source_tree(&site.join(&found.name)).filter(|_| libraries.is_empty()) {
-                return Ok(Some(vec![tree]));
-            }
             if libraries.is_empty() {
                 bail!("{}: the package has no libraries; name the one that has them", record.display());
             }

@@ -216,7 +216,6 @@ impl Why {
     /// The directories of packages, or of the whole environment if all of it is examined.
     fn sites(&self, variables: &BTreeMap<OsString, OsString>) -> anyhow::Result<Vec<PathBuf>> {
         match &self.python {
-            Some(python) if self.path.is_empty() => PythonEnvironment::named(python).own_sites(),
             Some(python) => PythonEnvironment::named(python).sites(),
             None if self.pid.is_some() => Ok(Vec::new()),
             None if self.path.is_empty() => {

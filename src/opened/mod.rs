@@ -25,7 +25,7 @@ pub use inputs::{
 pub use mounted::shows_nothing_of_its_own;
 pub use place::check_there;
 pub use site::{Site, outside};
-pub(crate) use site::{file_of, has_packages, is_apart, is_environment, source_tree, source_trees};
+pub(crate) use site::{is_apart, is_environment};
 pub use split::SplitDirectory;
 pub use statement::{LocatedStatement, statement_in, thin_gpus};
 pub use wheels::{WheelDirectory, is_unpacked_wheel, wheel_in_tree};

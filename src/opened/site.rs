@@ -1,11 +1,6 @@
 //! Python environments: the directories where their packages are.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-
-use percent_encoding::percent_decode_str;
-use serde_json::Value;
 
 use crate::memory::Parser;
 use crate::source::{DirectoryListing, ListedEntry, ListedKind, SourceError};
@@ -109,34 +104,12 @@ fn added(sites: &[PathBuf]) -> Result<Vec<PathBuf>, SourceError> {
     Ok(added)
 }
 
-/// The source trees of the editable installations in a directory of packages.
-pub(crate) fn source_trees(site: &Path) -> Vec<PathBuf> {
-    let listing = DirectoryListing::read(site).unwrap_or_default();
-    listing.dist_infos().filter_map(|info| source_tree(&site.join(&info.name))).collect()
-}
-
-/// The source tree that a distribution is imported from, if its installation is editable (PEP 610).
-pub(crate) fn source_tree(dist_info: &Path) -> Option<PathBuf> {
-    let bytes = crate::disk::read(&dist_info.join("direct_url.json"), Parser::Text).ok()?;
-    let stated: Value = serde_json::from_slice(&bytes).ok()?;
-    let tree = file_of(stated.get("url")?.as_str()?)?;
-    (stated.pointer("/dir_info/editable")?.as_bool()? && tree.is_dir()).then_some(tree)
-}
-
-/// The path of a `file:` URL.
-pub(crate) fn file_of(url: &str) -> Option<PathBuf> {
-    let path = url.strip_prefix("file://")?;
-    let path = path.strip_prefix("localhost").unwrap_or(path);
-    let decoded = percent_decode_str(path).collect();
-    Some(PathBuf::from(OsString::from_vec(decoded))).filter(|path| path.is_absolute())
-}
-
 fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// Whether packages are installed in a directory. That of an editable installation is a source tree.
-pub(crate) fn has_packages(directory: &Path) -> bool {
+fn has_packages(directory: &Path) -> bool {
     DirectoryListing::read(directory).is_ok_and(|listing| listing.dist_infos().next().is_some())
 }
 

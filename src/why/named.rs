@@ -15,7 +15,7 @@ use crate::coverage::{CauseKind, CoveredDatabase, DatabaseAnswer, LibraryCode, T
 use crate::database::Handler;
 use crate::gpu::TargetId;
 use crate::join::WheelsError;
-use crate::opened::{Named, SplitDirectory, is_unpacked_wheel, outside, recognise, source_trees, split_of_parts};
+use crate::opened::{Named, SplitDirectory, is_unpacked_wheel, outside, recognise, split_of_parts};
 use crate::packages::InstalledComponent;
 use crate::source::{EntryPath, open_file};
 use crate::wheel::installed_together;
@@ -26,10 +26,7 @@ fn installed(path: &Path, named: &Named) -> Vec<PathBuf> {
     match named {
         Named::Tree | Named::Binary => own().collect(),
         // Libraries of a conda environment are next to its packages for Python.
-        Named::Environment(sites) => {
-            let edited = sites.iter().flat_map(|site| source_trees(&site.path));
-            own().chain(outside(path, sites)).chain(edited).collect()
-        }
+        Named::Environment(sites) => own().chain(outside(path, sites)).collect(),
         // Tar archives are next to something else.
         Named::Artifacts(artifacts) if !artifacts.has_any() => own().collect(),
         Named::Split(split) => split.sites.iter().map(|site| site.path.clone()).collect(),

@@ -1,12 +1,14 @@
 //! From where an installed package came: `direct_url.json` (PEP 610), or what pip and uv are configured to use.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
 use crate::disk;
 use crate::memory::Parser;
-use crate::opened::file_of;
 use crate::wheel::{WheelName, normalise};
 
 /// The sources that a configuration may name, in pip's configuration files and in uv's.
@@ -65,6 +67,14 @@ pub(super) fn wheel_in(directory: &Path, (name, version): &(String, String)) -> 
 /// The directory of a source, if it is on this machine.
 pub(super) fn directory_of(source: &str) -> Option<PathBuf> {
     file_of(source).or_else(|| (!source.contains("://")).then(|| PathBuf::from(source)))
+}
+
+/// The path of a `file:` URL.
+fn file_of(url: &str) -> Option<PathBuf> {
+    let path = url.strip_prefix("file://")?;
+    let path = path.strip_prefix("localhost").unwrap_or(path);
+    let decoded = percent_decode_str(path).collect();
+    Some(PathBuf::from(OsString::from_vec(decoded))).filter(|path| path.is_absolute())
 }
 
 /// A URL without the user and the password in it, which must not be printed.

@@ -1,9 +1,9 @@
 //! Where `why` looks: the environment of a project, and the root that a directory is in.
 
 use std::ffi::OsStr;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -95,60 +95,17 @@ fn a_directory_of_an_unpacked_root_stays_in_it() {
     assert_eq!(libraries(&why(&place, &["root/usr"]).1), [inside]);
 }
 
-/// A directory of packages in `.venv` with the library of a distribution, and what it is imported from.
-fn installs(place: &Path, package: &str) -> PathBuf {
-    let site = place.join(".venv/lib/python3.11/site-packages");
-    fs::create_dir_all(site.join("demo-1.dist-info")).unwrap();
-    fs::create_dir_all(place.join(package)).unwrap();
-    fs::write(place.join(package).join("plain.so"), fixture("plain.so")).unwrap();
-    fs::write(place.join(".venv/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
-    fs::write(site.join("demo-1.dist-info/RECORD"), "demo.pth,,\n").unwrap();
-    site
-}
-
-/// Its RECORD names none of its libraries.
-#[test]
-fn the_library_of_an_editable_installation_is_in_its_source_tree() {
-    let place = tempfile::tempdir().unwrap();
-    let place = place.path().canonicalize().unwrap();
-    let site = installs(&place, "the sources/demo");
-    let stated = |is_editable: bool| {
-        let url = format!("file://{}/the%20sources", place.display());
-        let direct = format!("{{\"url\": \"{url}\", \"dir_info\": {{\"editable\": {is_editable}}}}}");
-        fs::write(site.join("demo-1.dist-info/direct_url.json"), direct).unwrap();
-        fs::create_dir_all(place.join(".venv/bin")).unwrap();
-        fs::write(place.join(".venv/bin/python"), format!("#!/bin/sh\nprintf %s {}\n", site.display())).unwrap();
-        fs::set_permissions(place.join(".venv/bin/python"), Permissions::from_mode(0o755)).unwrap();
-    };
-    let named = place.join("the sources/demo/plain.so");
-    stated(true);
-    for words in [&[][..], &["demo"], &[".venv"], &["--python", ".venv", "demo"]] {
-        let (code, answer, _) = why(&place, words);
-        assert_eq!((code, libraries(&answer)), (Some(0), vec![named.clone()]), "{words:?}: {answer:#}");
-    }
-    stated(false);
-    assert_eq!(why(&place, &[".venv"]).0, Some(4));
-}
-
-#[test]
-fn a_package_is_found_by_the_path_of_python() {
-    let place = tempfile::tempdir().unwrap();
-    let place = place.path().canonicalize().unwrap();
-    fs::create_dir_all(place.join("path/extension")).unwrap();
-    fs::write(place.join("path/extension/plain.so"), fixture("plain.so")).unwrap();
-    let mut command = program();
-    command.args(["why", "--target", "gfx90a", "--python", "python3", "extension"]);
-    let said = succeeds(command.env("PYTHONPATH", place.join("path"))).stdout;
-    let said = String::from_utf8(said).unwrap();
-    assert!(said.contains("path/extension/plain.so: code for gfx90a is found"), "{said}");
-}
-
 /// pip renames what it replaces, and deletes it at the end of an upgrade.
 #[test]
 fn what_pip_left_of_an_upgrade_is_not_examined() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path().canonicalize().unwrap();
-    let site = installs(&place, ".venv/lib/python3.11/site-packages/demo");
+    let site = place.join(".venv/lib/python3.11/site-packages");
+    for directory in ["demo", "demo-1.dist-info"] {
+        fs::create_dir_all(site.join(directory)).unwrap();
+    }
+    fs::write(site.join("demo/plain.so"), fixture("plain.so")).unwrap();
+    fs::write(place.join(".venv/pyvenv.cfg"), "home = /usr/bin\n").unwrap();
     copy_all(site.join("demo"), site.join("~emo"));
     copy_all(site.join("demo-1.dist-info"), site.join("~emo-1.dist-info"));
     for named in [".venv", site.to_str().unwrap()] {
