@@ -92,6 +92,7 @@ fn input(files: &[&[u8]; 3]) -> Input {
         entries,
         warnings: Vec::new(),
         file: None,
+        leftovers: Vec::new(),
         tables: Vec::new(),
     }
 }

@@ -113,7 +113,7 @@ impl RootFiles {
         let entry = |(path, file): (EntryPath, RootFile)| Entry { path, kind: file.kind, attributes: file.attributes };
         let entries = self.files.into_iter().map(entry).collect();
         let (kind, warnings) = (InputKind::Tree, Vec::new());
-        Ok(Input { kind, location, root: IMPLIED, entries, warnings, file, tables: self.tables })
+        Ok(Input { kind, location, root: IMPLIED, entries, warnings, file, leftovers: Vec::new(), tables: self.tables })
     }
 
     /// The paths of a directory and of everything below it.

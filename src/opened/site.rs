@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::memory::Parser;
-use crate::source::{DirectoryListing, ListedEntry, ListedKind, SourceError};
+use crate::source::{DirectoryListing, ListedKind, SourceError};
 
 /// A directory with installed packages.
 #[derive(Clone, Debug)]
@@ -111,11 +111,4 @@ fn is_empty(directory: &Path) -> bool {
 /// Whether packages are installed in a directory. That of an editable installation is a source tree.
 fn has_packages(directory: &Path) -> bool {
     DirectoryListing::read(directory).is_ok_and(|listing| listing.dist_infos().next().is_some())
-}
-
-impl DirectoryListing {
-    /// The entries that say which packages are installed in it.
-    pub(super) fn dist_infos(&self) -> impl Iterator<Item = &ListedEntry> {
-        self.entries.iter().filter(|entry| entry.name.as_encoded_bytes().ends_with(b".dist-info"))
-    }
 }

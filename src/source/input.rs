@@ -9,6 +9,7 @@ use super::links::{Resolved, real_path, resolve as resolve_links};
 use super::path::EntryPath;
 use crate::memory::ParserMemory;
 use crate::rope::{Content, Identity};
+use crate::text::some_of;
 
 /// Contents that show whether an input has changed: after a change, at least one of them cannot be read.
 pub type Witnesses = Vec<Arc<dyn Content>>;
@@ -28,6 +29,8 @@ pub struct Input {
     pub warnings: Vec<String>,
     /// The wheel or tar archive that holds all entries.
     pub file: Option<Arc<dyn Content>>,
+    /// Directories that pip left of upgrades that were interrupted, and that were left out with what is in them.
+    pub leftovers: Vec<EntryPath>,
     /// The memory of the list.
     pub tables: Vec<ParserMemory>,
 }
@@ -51,7 +54,8 @@ pub enum InputKind {
 impl Input {
     /// An input without entries.
     pub(crate) fn empty(kind: InputKind, location: PathBuf, root: Attributes) -> Self {
-        Self { kind, location, root, entries: Vec::new(), warnings: Vec::new(), file: None, tables: Vec::new() }
+        let (entries, warnings, tables) = (Vec::new(), Vec::new(), Vec::new());
+        Self { kind, location, root, entries, warnings, file: None, leftovers: Vec::new(), tables }
     }
 
     /// The wheel's `*.dist-info` directory, if the input is a wheel.
@@ -99,6 +103,13 @@ impl Input {
         if let (InputKind::Tree, Some(dist_info)) = (&self.kind, find_dist_info(&self.entries)) {
             self.kind = InputKind::UnpackedWheel(dist_info);
         }
+    }
+
+    /// What pip left in it and is left out, in words; `None` if that is nothing.
+    pub(crate) fn left_by_pip(&self) -> Option<String> {
+        let (place, left) = (self.location.display(), some_of(&self.leftovers));
+        let words = || format!("{place}: pip left {left} of upgrades that were interrupted, which nothing imports");
+        (!self.leftovers.is_empty()).then(words)
     }
 
     /// Its files.

@@ -69,11 +69,8 @@ impl DirectoryListing {
 
     /// The names of directories that are no symlinks, hidden ones as well. One that is not UTF-8 names nothing that is known.
     pub fn own_directories(&self) -> Vec<String> {
-        self.own().filter_map(|entry| Some(entry.name.to_str()?.to_owned())).collect()
-    }
-
-    fn own(&self) -> impl Iterator<Item = &ListedEntry> {
-        self.entries.iter().filter(|entry| entry.kind == ListedKind::Directory && !entry.is_symlink)
+        let own = self.entries.iter().filter(|entry| entry.kind == ListedKind::Directory && !entry.is_symlink);
+        own.filter_map(|entry| Some(entry.name.to_str()?.to_owned())).collect()
     }
 
     /// The paths of regular files with an extension. Symlinks to files count.
@@ -84,11 +81,11 @@ impl DirectoryListing {
         self.entries.iter().filter(wanted).map(|entry| self.path.join(&entry.name))
     }
 
-    /// What pip left of upgrades that were interrupted: next to installed packages, directories with names that nothing imports. It
-    /// renames what it replaces to them, and deletes them at the end (`pip/_internal/utils/temp_dir.py`, `AdjacentTempDirectory`).
-    pub(crate) fn leftovers(&self) -> impl Iterator<Item = &ListedEntry> {
-        let is_site = self.entries.iter().any(|entry| entry.has_extension("dist-info"));
-        self.own().filter(move |entry| is_site && entry.name.as_encoded_bytes().starts_with(b"~"))
+    /// The entries that say which packages are installed in it.
+    pub(crate) fn dist_infos(&self) -> impl Iterator<Item = &ListedEntry> {
+        let is_installed =
+            |it: &&ListedEntry| it.has_extension("dist-info") && !is_leftover(it.name.as_encoded_bytes());
+        self.entries.iter().filter(is_installed)
     }
 
     /// Whether there is an entry of this name and kind.
@@ -131,9 +128,8 @@ impl ListedKind {
     }
 }
 
-/// Whether a directory is one of [`DirectoryListing::leftovers`].
-pub(super) fn is_leftover(directory: &Path) -> bool {
-    let name = directory.file_name().filter(|name| name.as_encoded_bytes().starts_with(b"~"));
-    let listing = name.and_then(|_| DirectoryListing::read(directory.parent()?).ok());
-    listing.is_some_and(|listing| listing.leftovers().any(|entry| Some(entry.name.as_os_str()) == name))
+/// Whether a directory next to installed packages has a name that pip gives to what it replaces. Nothing imports such a name, and pip
+/// deletes it at the end, if the upgrade is not interrupted (`pip/_internal/utils/temp_dir.py`, `AdjacentTempDirectory`).
+pub(super) fn is_leftover(name: &[u8]) -> bool {
+    name.starts_with(b"~")
 }

@@ -64,7 +64,6 @@ pub use input::ListedState;
 pub use input::{Input, InputKind, Witnesses};
 pub(crate) use installed::Origins;
 pub(crate) use links::{PathStep, Resolved, below, file_of_other_gpu, in_root, resolve as resolve_links, root_of};
-use listing::is_leftover;
 pub use listing::{DirectoryListing, ListedEntry, ListedKind};
 pub use path::{EntryPath, PathError};
 pub use stamp::is_cached;
@@ -79,29 +78,29 @@ pub(crate) use unknown::{is_packed_archive, unknown};
 impl Input {
     /// Lists the directory, wheel, tar archive or binary at `location`, or of a command that takes URLs the wheel there.
     pub fn open(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
-        Self::list(location, None, &|_| false, resources)
+        Self::list(location, None, None, resources)
     }
 
     /// The same without what pip left of upgrades that were interrupted. No output may be made of it.
     pub(crate) fn open_installed(location: &Path, resources: &Arc<Resources>) -> Result<Self, SourceError> {
-        Self::list(location, None, &is_leftover, resources)
+        Self::list(location, None, Some(&|_| false), resources)
     }
 
-    /// Lists a directory like [`Input::open`], without the directories in it that are left out, by their real paths.
+    /// Lists a directory like [`Input::open_installed`], without the directories for which `is_left_out` holds, by their real paths.
     pub(crate) fn open_without(
         location: &Path,
         is_left_out: &dyn Fn(&Path) -> bool,
         resources: &Arc<Resources>,
     ) -> Result<Self, SourceError> {
         let location = location.canonicalize().map_err(SourceError::at(location))?;
-        tree::list(location, None, is_left_out, resources)
+        tree::list(location, None, Some(is_left_out), resources)
     }
 
     /// Like [`Input::open_installed`], but omits what this user may not list, and returns it as well. Such an input is incomplete: no
     /// output may be made of it.
     pub fn survey(location: &Path, resources: &Arc<Resources>) -> Result<(Self, Vec<SourceError>), SourceError> {
         let mut denied = Vec::new();
-        let input = Self::list(location, Some(&mut denied), &is_leftover, resources)?;
+        let input = Self::list(location, Some(&mut denied), Some(&|_| false), resources)?;
         Ok((input, denied))
     }
 
@@ -135,7 +134,7 @@ impl Input {
     fn list(
         location: &Path,
         denied: Option<&mut Vec<SourceError>>,
-        is_left_out: &dyn Fn(&Path) -> bool,
+        left_out: tree::IsLeftOut<'_>,
         resources: &Arc<Resources>,
     ) -> Result<Self, SourceError> {
         let path = location;
@@ -145,7 +144,7 @@ impl Input {
         let location = path.canonicalize().map_err(SourceError::at(path))?;
         let metadata = location.metadata().map_err(SourceError::at(path))?;
         if metadata.is_dir() {
-            tree::list(location, denied, is_left_out, resources)
+            tree::list(location, denied, left_out, resources)
         } else if metadata.is_file() && binary::is_binary(&location).map_err(SourceError::at(path))? {
             binary::list(location, resources)
         } else if metadata.is_file() {

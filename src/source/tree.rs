@@ -14,6 +14,7 @@ use rustix::fs::statfs;
 use rustix::process::{Resource, getrlimit};
 
 use super::input::find_dist_info;
+use super::listing::is_leftover;
 use super::stamp::{Stamp, check_unchanged, is_cached, read_unchanged};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links};
 use crate::disk::{self, NotRegular};
@@ -25,13 +26,15 @@ use crate::rope::{Backing, Content, Identity, ReadError, to_usize};
 /// The most descriptors that are kept open for an input.
 const OPEN_FILES: u64 = 128;
 
+/// What is left out of an installation: the directories for which this holds, and what pip left. `None` if nothing is.
+pub(super) type IsLeftOut<'a> = Option<&'a dyn Fn(&Path) -> bool>;
+
 /// Lists everything below the directory `location`. Symlinks are not followed. Anything that is neither a file, a
-/// directory nor a symlink is left out with a warning, and a directory for which `is_left_out` holds without one. What
-/// this user may not list goes to `denied`, or is an error.
+/// directory nor a symlink is left out with a warning. What this user may not list goes to `denied`, or is an error.
 pub(super) fn list(
     location: PathBuf,
     denied: Option<&mut Vec<SourceError>>,
-    is_left_out: &dyn Fn(&Path) -> bool,
+    left_out: IsLeftOut<'_>,
     resources: &Arc<Resources>,
 ) -> Result<Input, SourceError> {
     let root = fs::symlink_metadata(&location).map_err(SourceError::at(&location))?;
@@ -43,12 +46,13 @@ pub(super) fn list(
     input.tables.push(ParserMemory::new(Parser::Directories));
     let files = Arc::default();
     let mut lister =
-        Lister { input, directories: vec![(EntryPath::root(), device)], files, is_left_out, resources, denied };
+        Lister { input, directories: vec![(EntryPath::root(), device)], files, left_out, resources, denied };
     while let Some((directory, device)) = lister.directories.pop() {
         lister.list(&directory, device)?;
     }
     let mut input = lister.input;
     input.entries.sort_by(|a, b| a.path.cmp(&b.path));
+    input.leftovers.sort();
     if let Some(dist_info) = find_dist_info(&input.entries) {
         input.kind = InputKind::UnpackedWheel(dist_info);
         links::become_files(&mut input.entries);
@@ -96,7 +100,7 @@ struct Lister<'a> {
     /// Directories that remain to be listed, each with its device.
     directories: Vec<(EntryPath, u64)>,
     files: Arc<OpenFiles>,
-    is_left_out: &'a dyn Fn(&Path) -> bool,
+    left_out: IsLeftOut<'a>,
     resources: &'a Arc<Resources>,
     denied: Option<&'a mut Vec<SourceError>>,
 }
@@ -105,6 +109,7 @@ impl Lister<'_> {
     fn list(&mut self, directory: &EntryPath, device: u64) -> Result<(), SourceError> {
         let place = self.input.location.join(directory.as_path());
         let Some(entries) = self.existing(fs::read_dir(&place), &place)? else { return Ok(()) };
+        let (first, below) = (self.input.entries.len(), self.directories.len());
         for found in entries {
             let Some(found) = self.existing(found, &place)? else { break };
             let path = directory.child(found.file_name().as_bytes());
@@ -117,7 +122,22 @@ impl Lister<'_> {
             counted.map_err(|source| SourceError::Tables { path: self.input.location.clone(), source })?;
             self.input.entries.push(Entry { path, kind, attributes: Attributes::of(&metadata) });
         }
+        if self.left_out.is_some() {
+            self.leave_out_leftovers(first, below);
+        }
         Ok(())
+    }
+
+    /// Drops what pip left in a directory, whose entries begin at `first`, and the directories in it at `below`.
+    fn leave_out_leftovers(&mut self, first: usize, below: usize) {
+        let Input { entries, leftovers, .. } = &mut self.input;
+        let is_site = entries.iter().skip(first).any(|entry| entry.path.name().ends_with(b".dist-info"));
+        if is_site {
+            let is_left = |it: &mut Entry| matches!(it.kind, EntryKind::Directory) && is_leftover(it.path.name());
+            leftovers.extend(entries.extract_if(first.., is_left).map(|entry| entry.path));
+            let kept = self.directories.split_off(below).into_iter().filter(|(path, _)| !is_leftover(path.name()));
+            self.directories.extend(kept);
+        }
     }
 
     /// The kind of an entry in a directory on `device`; `None`, with a warning, if it is left out.
@@ -129,7 +149,7 @@ impl Lister<'_> {
         device: u64,
     ) -> Result<Option<EntryKind>, SourceError> {
         if metadata.is_dir() {
-            if (self.is_left_out)(place) {
+            if self.left_out.is_some_and(|is_left_out| is_left_out(place)) {
                 return Ok(None);
             }
             let is_other = metadata.dev() != device;

@@ -1,6 +1,8 @@
+use std::cell::Cell;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use super::{Arc, Lister, OpenFiles, io};
 use crate::resources::Resources;
@@ -39,7 +41,7 @@ fn everything_in_a_directory_is_listed() {
 #[test]
 fn file_systems_of_the_kernel_are_no_trees() {
     for (location, name) in [("/proc", "proc"), ("/sys", "sysfs")] {
-        let error = Input::survey(std::path::Path::new(location), &Resources::new(0)).unwrap_err().to_string();
+        let error = Input::survey(Path::new(location), &Resources::new(0)).unwrap_err().to_string();
         assert_eq!(
             error,
             format!("{location}: {name}, whose files the kernel generates, so it contains nothing to split")
@@ -55,14 +57,8 @@ fn what_a_user_may_not_list_is_refused_or_left_out_with_its_name() {
         let input = Input::open(place.path(), &resources).unwrap();
         let (files, mut denied) = (Arc::new(OpenFiles::new(1)), Vec::new());
         let list = (!is_strict).then_some(&mut denied);
-        let mut lister = Lister {
-            input,
-            directories: Vec::new(),
-            files,
-            is_left_out: &|_| false,
-            resources: &resources,
-            denied: list,
-        };
+        let mut lister =
+            Lister { input, directories: Vec::new(), files, left_out: None, resources: &resources, denied: list };
         let result = lister.existing::<()>(Err(io::Error::from_raw_os_error(errno)), &place.path().join(path));
         let warnings = lister.input.warnings.join("");
         let denied = denied.iter().map(ToString::to_string).collect::<String>();
@@ -109,4 +105,36 @@ fn an_unpacked_wheel_is_recognised() {
     assert_eq!(open(), InputKind::UnpackedWheel(EntryPath::new(b"x-1.dist-info").unwrap()));
     fs::create_dir(place.path().join("y-1.dist-info")).unwrap();
     assert_eq!(open(), InputKind::Tree);
+}
+
+#[test]
+fn what_pip_left_is_decided_where_a_directory_is_listed() {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().canonicalize().unwrap();
+    let count = 2000;
+    for name in (0..count)
+        .map(|number| format!("site/~{number}/below"))
+        .chain(["site/x-1.dist-info", "~y/z"].map(str::to_owned))
+    {
+        fs::create_dir_all(root.join(name)).unwrap();
+    }
+    let resources = Resources::new(0);
+    let asked = Cell::new(0);
+    let is_left_out = |_: &Path| {
+        asked.set(asked.get() + 1);
+        false
+    };
+    let input = Input::open_without(&root, &is_left_out, &resources).unwrap();
+    let paths: Vec<_> = input.entries.iter().map(|entry| entry.path.to_string()).collect();
+    assert_eq!(paths, ["site", "site/x-1.dist-info", "~y", "~y/z"]);
+    // What is in them is not listed.
+    assert_eq!((asked.get(), input.leftovers.len()), (paths.len() + count, count));
+    assert!(
+        input
+            .left_by_pip()
+            .unwrap()
+            .contains("pip left site/~0, site/~1, site/~10, site/~100, site/~1000 and 1995 more of")
+    );
+    let whole = Input::open(&root, &resources).unwrap();
+    assert_eq!((whole.entries.len(), whole.left_by_pip()), (paths.len() + 2 * count, None));
 }

@@ -110,7 +110,7 @@ fn list_members(wheel: Arc<OpenWheel>, owner: Attributes, location: PathBuf) -> 
         }
     };
     let file = Some(Arc::new(WholeWheel(wheel)) as Arc<dyn Content>);
-    Ok(Input { kind, location, root, entries, warnings, file, tables: vec![table] })
+    Ok(Input { kind, location, root, entries, warnings, file, leftovers: Vec::new(), tables: vec![table] })
 }
 
 /// A member as the central directory describes it.

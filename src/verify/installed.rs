@@ -1,13 +1,10 @@
 //! Installed paths of files: wheels and artifacts have some of them at other paths.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use super::report::Findings;
 use crate::resources::Resources;
-use crate::source::{DirectoryListing, Entry, EntryKind, EntryPath, Input, InputKind, in_root, open_one_of, root_of};
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, in_root, open_one_of, root_of};
 use crate::wheel;
 
 /// The `*.data` directories of the wheels in a part. Installations have none, but their RECORDs and merged views may.
@@ -58,16 +55,5 @@ pub(super) fn follow_links_to_caches(input: &mut Input, resources: &Arc<Resource
         if let Some(Ok(content)) = place.map(|place| open_one_of(&files, &place, resources)) {
             entry.kind = EntryKind::File { content, link_group: None };
         }
-    }
-}
-
-/// Says what pip left in a directory of packages, if that was left out of the input.
-pub(super) fn note_leftovers(input: &Input, findings: &Findings) {
-    let listing = DirectoryListing::read_if_directory(&input.location).unwrap_or_default();
-    let is_left_out = |name: &OsStr| EntryPath::new(name.as_bytes()).is_ok_and(|path| input.entry(&path).is_none());
-    for left in listing.leftovers().filter(|left| is_left_out(&left.name)) {
-        let place = listing.path.join(&left.name);
-        let what = "pip left it of an upgrade that was interrupted, nothing imports it, and it is not checked";
-        findings.note(format!("{}: {what}; delete it", place.display()));
     }
 }

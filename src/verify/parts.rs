@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::devices;
 use super::error::VerifyError;
 use super::inner::InnerSplits;
-use super::installed::{DataDirectories, follow_links_to_caches, note_leftovers};
+use super::installed::{DataDirectories, follow_links_to_caches};
 use super::linked::{LinkedDirectories, dangling, normal};
 use super::report::{Finding, Findings, Tools};
 use super::rules::Rule;
@@ -331,7 +331,8 @@ impl Parts {
     /// Reports what is odd about the parts, and says that a split was left out.
     pub(super) fn say_oddities(&self, findings: &Findings) {
         self.all.iter().flat_map(|part| &part.oddities).for_each(|odd| findings.push(odd.clone()));
-        self.all.iter().for_each(|part| note_leftovers(&part.input, findings));
+        let left = self.all.iter().filter_map(|part| part.input.left_by_pip());
+        left.for_each(|left| findings.note(format!("{left}, and which is not checked; delete it")));
         if let Some((part, first)) = self.all.iter().find_map(|part| Some((part, part.splits.0.first()?))) {
             let first = if first.is_root() { part.label_or_name() } else { part.label(first) };
             findings.note(format!(

@@ -254,6 +254,7 @@ mod tests {
             entries,
             warnings: Vec::new(),
             file: None,
+            leftovers: Vec::new(),
             tables: Vec::new(),
         }
     }

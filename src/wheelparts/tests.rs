@@ -141,6 +141,7 @@ fn input(name: &str, files: &[(&str, Arc<dyn Content>)]) -> Input {
         entries,
         warnings: Vec::new(),
         file: None,
+        leftovers: Vec::new(),
         tables: Vec::new(),
     }
 }

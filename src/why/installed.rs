@@ -37,9 +37,7 @@ pub(super) fn site_of(library: &Path) -> Option<PathBuf> {
 
 fn dist_infos(directory: &Path) -> Vec<PathBuf> {
     let listing = DirectoryListing::read(directory).unwrap_or_default();
-    let left: BTreeSet<_> = listing.leftovers().map(|entry| &entry.name).collect();
-    let infos = listing.entries.iter().filter(|it| it.has_extension("dist-info") && !left.contains(&it.name));
-    infos.map(|entry| directory.join(&entry.name)).collect()
+    listing.dist_infos().map(|entry| directory.join(&entry.name)).collect()
 }
 
 /// The distributions of a directory of packages.

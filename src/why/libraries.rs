@@ -103,7 +103,8 @@ impl FoundFiles {
         }
         let (input, denied) = Input::survey(place, resources)?;
         let root = root_of(place);
-        self.seen.add(SeenFiles { left_out: input.warnings.into_iter().next(), ..SeenFiles::default() });
+        let left_out = input.warnings.first().cloned().or_else(|| input.left_by_pip());
+        self.seen.add(SeenFiles { left_out, ..SeenFiles::default() });
         for entry in input.entries {
             let (path, name) = (place.join(entry.path.as_path()), name.join(entry.path.as_path()));
             match &entry.kind {

@@ -113,8 +113,17 @@ fn what_pip_left_of_an_upgrade_is_not_examined() {
         assert_eq!((code, libraries(&answer)), (Some(0), vec![site.join("demo/plain.so")]), "{named}: {answer:#}");
     }
     // Nothing imports it if it is all that is there.
-    fs::remove_dir_all(site.join("demo")).unwrap();
-    assert_eq!(why(&place, &[".venv"]).0, Some(4));
+    for installed in ["demo", "demo-1.dist-info"] {
+        fs::remove_dir_all(site.join(installed)).unwrap();
+        let (code, answer, _) = why(&place, &[".venv"]);
+        assert_eq!(code, Some(4), "{answer:#}");
+        let expected =
+            "pip left lib/python3.11/site-packages/~emo and lib/python3.11/site-packages/~emo-1.dist-info of";
+        assert!(answer["sentence"].as_str().unwrap().contains(expected), "{answer:#}");
+    }
+    // Elsewhere it is a name like others.
+    fs::remove_dir_all(site.join("~emo-1.dist-info")).unwrap();
+    assert_eq!(libraries(&why(&place, &[".venv"]).1), [site.join("~emo/plain.so")]);
 }
 
 /// Such a file is there: no name is lost on the way to the message.

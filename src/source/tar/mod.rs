@@ -121,7 +121,7 @@ pub(super) fn list_file(
             archive.size() / file.size().max(1)
         ));
     }
-    Ok(Input { kind, location, root, entries, warnings, file: Some(Arc::clone(file)), tables })
+    Ok(Input { kind, location, root, entries, warnings, file: Some(Arc::clone(file)), leftovers: Vec::new(), tables })
 }
 
 /// Fails if an archive may be truncated. Otherwise, returns what is unusual about its end.

@@ -19,6 +19,17 @@ pub(super) fn directory(place: &Path, scale: usize) -> Costly {
     Costly::new(tree, count as u64 + count as u64 / 200, 210 * count as u64)
 }
 
+/// A directory of packages with what pip left of many upgrades.
+pub(super) fn leftovers(place: &Path, scale: usize) -> Costly {
+    let (site, count) = (place.join("site"), 8000 * scale);
+    fs::create_dir_all(site.join("x-1.dist-info")).unwrap();
+    fs::write(site.join("x.so"), library()).unwrap();
+    for number in 0..count {
+        fs::create_dir(site.join(format!("~{number}"))).unwrap();
+    }
+    Costly::new(site, count as u64, 8 * count as u64)
+}
+
 /// A wheel of stored members (APPNOTE.TXT 4.3): their name and content. The number of members in its end may be another one.
 pub(super) fn wheel(place: &Path, members: impl Iterator<Item = (String, Vec<u8>)>, claimed: Option<u64>) -> PathBuf {
     wheel_at(place.join("x-1.0-py3-none-any.whl"), members, claimed)

@@ -86,8 +86,9 @@ type Row = (Parser, &'static str, fn(&Path, usize) -> Costly, &'static [Action])
 
 const ALL: &[Action] = &[Inspect, Split, Mount, Verify, Why, Diff, Collect];
 
-const ROWS: [Row; 42] = [
+const ROWS: [Row; 43] = [
     (Parser::Directories, "a directory of many files", listed::directory, ALL),
+    (Parser::Directories, "what pip left of many upgrades", listed::leftovers, &[Verify, Why]),
     (Parser::CentralDirectory, "many members", listed::members, ALL),
     (Parser::CentralDirectory, "a directory that claims a million members", listed::claimed_members, ALL),
     (Parser::CentralDirectory, "many wheels", listed::wheels, &[Release]),
