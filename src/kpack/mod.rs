@@ -136,8 +136,10 @@ pub(crate) fn make_archives(archives: &[&ArchiveRope], done: &AtomicU64) -> Resu
 pub(crate) fn make_archive(archive: &ArchiveRope) -> Result<(), ReadError> {
     // One code object of each file that has some outside of compressed bundles.
     let outside: Vec<_> = archive.compressed().iter().filter(|entry| entry.frame.object.bundle.is_none()).collect();
-    let files = outside.chunk_by(|one, next| one.binary == next.binary).filter_map(<[_]>::first);
-    let inflated = || files.clone().map(|entry| entry.frame.object.content.inflated()).sum();
+    let inflated = || {
+        let files = outside.chunk_by(|one, next| one.binary == next.binary).filter_map(<[_]>::first);
+        files.map(|entry| entry.frame.object.content.inflated()).sum()
+    };
     let made = archive.jobs.make_one(&unprepared(&[archive]), inflated);
     archive.save_lengths();
     made?;
