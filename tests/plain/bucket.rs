@@ -44,7 +44,7 @@ fn publish(server: &BucketServer, options: &[&str]) -> Command {
         command.env_remove(name);
     }
     command.env("AWS_ACCESS_KEY_ID", ID).env("AWS_SECRET_ACCESS_KEY", SECRET).env("AWS_SESSION_TOKEN", TOKEN);
-    command.env("AWS_ENDPOINT_URL", server.url()).env("KPACKFS_PAUSE", "40");
+    command.env("AWS_ENDPOINT_URL", server.url()).env("KPACKFS_PAUSE", "3");
     command.env("KPACKFS_SILENCE", PATIENCE.as_millis().to_string());
     command.env("KPACKFS_LEASE", "400");
     command

@@ -302,8 +302,9 @@ fn code_of_families_and_generic_code_serve_each_of_their_gpus() {
         assert_eq!(users(&place, "fat"), expected, "{files:?}");
         for (gpu, _) in &expected {
             for view in ["merged", "thin"] {
-                place.runs(&["split", "fat", "-o", "out", "--force", "--view", &format!("{view}/{gpu}")]);
-                let shown = self::files(&place.output().join(view).join(gpu));
+                let (out, part) = (format!("{view}-{gpu}"), format!("{view}/{gpu}"));
+                place.runs(&["split", "fat", "-o", &out, "--view", &part]);
+                let shown = self::files(&place.0.path().join(out).join(part));
                 assert!(
                     shown.iter().all(|path| files.iter().any(|(of, _)| of == path)) && !shown.is_empty(),
                     "{shown:?}"

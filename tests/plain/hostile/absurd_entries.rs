@@ -83,9 +83,9 @@ fn the_twelve_work(place: &Path, odd: &str, odd_code: &[u8]) {
     for (name, _) in PROCESSORS {
         let said = succeeds(place, &["why", "installed", "--target", name]);
         assert!(said.contains("is found"), "{said}");
-        let thin = format!("thin/{name}");
-        succeeds(place, &["split", "installed", "-o", "again", "--view", &thin]);
-        assert_eq!(found(&place.join("again").join(thin).join("lib/x.so")).into_keys().collect::<Vec<_>>(), [name]);
+        let (again, thin) = (format!("again-{name}"), format!("thin/{name}"));
+        succeeds(place, &["split", "installed", "-o", &again, "--view", &thin]);
+        assert_eq!(found(&place.join(again).join(thin).join("lib/x.so")).into_keys().collect::<Vec<_>>(), [name]);
     }
     succeeds(place, &["split", "installed", "-o", "fat", "--view", "fat"]);
     let joined = found(&place.join("fat/fat/lib/x.so"));
