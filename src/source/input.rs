@@ -126,6 +126,15 @@ impl Input {
     pub(crate) fn directory(&self) -> Option<&Path> {
         let is_directory = matches!(self.kind, InputKind::Tree | InputKind::UnpackedWheel(_));
         (is_directory && self.file.is_none()).then_some(&*self.location)
+    /// Whether there is something where a path leads. What is outside of an archive is not known, and may be there.
+    pub(crate) fn leads(&self, path: &EntryPath) -> bool {
+        match self.follow(path) {
+            Resolved::Entry(_) => true,
+            Resolved::Outside(_) => self.directory().is_none_or(|directory| real_path(directory, path).is_some()),
+            Resolved::Nothing => false,
+        }
+    }
+
     }
 
     /// The wanted symlinks of a directory that lead out of it, each with the real path of what is there. Others are not followed,

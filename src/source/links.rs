@@ -100,8 +100,7 @@ fn walk<'a, K: Into<PathStep<'a>>>(
     kind: &impl Fn(&EntryPath) -> Option<K>,
     followed: &mut usize,
 ) -> Resolved {
-    let mut at = EntryPath::root();
-    let mut is_file = false;
+    let (mut at, mut is_file) = (EntryPath::root(), false);
     let mut ahead: Vec<Vec<u8>> = path.split(|&byte| byte == b'/').rev().map(<[u8]>::to_vec).collect();
     // The symlinks with names in `ahead`, each with the number of names that are not its own.
     let mut links = Vec::<(EntryPath, usize)>::new();
@@ -113,7 +112,9 @@ fn walk<'a, K: Into<PathStep<'a>>>(
         match &*name {
             b"" | b"." => continue,
             b".." => {
-                if let Some(above) = at.parent() {
+                // Nothing is above the root of an operating system.
+                let root = || location.filter(|it| is_other_root(it)).map(|_| EntryPath::root());
+                if let Some(above) = at.parent().or_else(root) {
                     at = above;
                     continue;
                 }
@@ -170,11 +171,18 @@ fn on_disk(link: &EntryPath, location: &Path) -> Option<EntryPath> {
     EntryPath::new(target.strip_prefix(&location).ok()?.as_os_str().as_bytes()).ok()
 }
 
-/// The path on the disk to which a symlink of the input in a directory leads.
+/// The path on the disk to which a symlink of the input in a directory leads. One of an unpacked root that [`resolve`] does not
+/// follow leads to nothing.
 pub(super) fn real_path(directory: &Path, link: &EntryPath) -> Option<PathBuf> {
     #[cfg(test)]
     tests::LOOKUPS.set(tests::LOOKUPS.get() + 1);
-    directory.join(link.as_path()).canonicalize().ok()
+    let (path, root) = (directory.join(link.as_path()), root_of(directory));
+    let place = match is_other_root(root) {
+        true if root == directory => None,
+        true => in_root(&path, root),
+        false => Some(path),
+    };
+    place?.canonicalize().ok()
 }
 
 /// The part of an absolute path behind a directory.

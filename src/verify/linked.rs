@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::installed::has_distributions;
 use crate::loader::{DOT_KPACK, is_archive_link, resolve};
 use crate::resources::Resources;
-use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, SourceError};
+use crate::source::{Entry, EntryKind, EntryPath, Input, SourceError};
 
 /// Symlinks to directories outside of an input, each with the real path of its directory.
 #[derive(Clone, Debug, Default)]
@@ -90,11 +90,6 @@ pub(super) fn dangling(input: &Input) -> Vec<EntryPath> {
     if !has_distributions(input) {
         return Vec::new();
     }
-    let leads = |path: &EntryPath| match input.follow(path) {
-        Resolved::Entry(_) => true,
-        Resolved::Outside(_) => input.location.join(path.as_path()).exists(),
-        Resolved::Nothing => false,
-    };
     let links = input.entries.iter().filter(|entry| is_archive_link(entry)).map(|entry| &entry.path);
-    links.filter(|path| !leads(path)).cloned().collect()
+    links.filter(|path| !input.leads(path)).cloned().collect()
 }

@@ -11,7 +11,7 @@ use crate::coverage::{CodePlace, CoveredDatabase, DatabaseQuestion, InputDatabas
 use crate::database::tensile_library::{self, processor_of_further, processor_of_lazy};
 use crate::database::{Handler, catalogue_names};
 use crate::memory::Parser;
-use crate::source::{EntryKind, EntryPath};
+use crate::source::{EntryKind, EntryPath, Resolved, resolve_links};
 
 /// The libraries whose catalogues are called differently.
 const LIBRARIES: [Handler; 2] = [Handler::Rocblas, Handler::Hipblaslt];
@@ -37,10 +37,17 @@ impl Context<'_> {
         if directories.is_empty() {
             return;
         }
-        for entry in self.parts.all.iter().flat_map(|part| &part.input.entries) {
+        let kind = |path: &EntryPath| self.parts.all.iter().find_map(|part| Some(&part.input.entry(path)?.kind));
+        let is_in_parts = |path: &EntryPath| matches!(resolve_links(path, None, kind), Resolved::Entry(_));
+        let entries = self.parts.all.iter().flat_map(|part| part.input.entries.iter().map(move |entry| (entry, part)));
+        for (entry, part) in entries {
             let files = directories.get_mut(entry.path.directory());
             // What a symlink leads to is not examined.
-            let files = files.filter(|_| !matches!(entry.kind, EntryKind::Directory));
+            let files = files.filter(|_| match entry.kind {
+                EntryKind::Directory => false,
+                EntryKind::Symlink(_) => is_in_parts(&entry.path) || part.input.leads(&entry.path),
+                EntryKind::File { .. } => true,
+            });
             if let Some((files, name)) = files.zip(std::str::from_utf8(entry.path.name()).ok()) {
                 files.insert(name);
             }
@@ -73,8 +80,12 @@ impl Context<'_> {
         let code: Vec<_> = with_code.iter().map(code).collect();
         let libraries: Vec<_> = code.iter().collect();
         let databases = InputDatabases::of(&whole.input, &whole.databases, &libraries, self.resources);
+        let is_file =
+            |path: &EntryPath| matches!(whole.input.entry(path).map(|it| &it.kind), Some(EntryKind::File { .. }));
         // It may be where a symlink leads that is not followed.
-        let is_gone = |database: &CoveredDatabase| !whole.input.location.join(&database.path).is_dir();
+        let is_gone = |database: &CoveredDatabase| {
+            EntryPath::new(database.path.as_bytes()).is_ok_and(|path| is_file(&path) || !whole.input.leads(&path))
+        };
         for database in databases.absent(DatabaseQuestion::all(&gpus)).into_iter().filter(is_gone) {
             let reason = format!("{} reads it, and it does not exist", database.library);
             let label = EntryPath::new(database.path.as_bytes()).map(|path| whole.label(&path)).unwrap_or_default();

@@ -396,3 +396,25 @@ fn symlinks_out_of_a_tree_are_looked_at() {
     let named = said.contains("plain.so: a symlink to the library with device code");
     assert!(code == Some(0) && named, "{code:?} {said}");
 }
+
+/// As a process of that root follows them.
+#[test]
+fn symlinks_of_an_unpacked_root_are_followed_in_it() {
+    let place = tempfile::tempdir().unwrap();
+    let (root, elsewhere) = (place.path().canonicalize().unwrap().join("root"), place.path().join("elsewhere.so"));
+    for file in [root.join("opt/rocm/own.so"), root.join("srv/kpackfs.so"), elsewhere.clone()] {
+        crate::common::put(file, fixture("plain.so"));
+    }
+    crate::common::put(root.join("etc/os-release"), "ID=demo");
+    fs::create_dir(root.join("usr")).unwrap();
+    for (target, from_rocm) in [(Path::new("/srv/kpackfs.so"), "root/srv/kpackfs.so"), (&elsewhere, "")] {
+        let link = root.join("opt/rocm/link.so");
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        for (input, named) in [("root/opt/rocm", from_rocm), ("root", "")] {
+            let (code, said) = crate::common::ran(place.path(), &["inspect", input]);
+            let is_named = said.contains("a symlink to the library with device code");
+            assert!(code == Some(0) && is_named != named.is_empty() && said.contains(named), "{input}: {said}");
+        }
+        fs::remove_file(link).unwrap();
+    }
+}

@@ -705,6 +705,21 @@ fn each_damage_is_named() {
     }
 }
 
+/// `inspect` says of an input what `why` says of the disk.
+#[test]
+fn catalogues_that_lead_to_nothing_are_missing() {
+    for target in ["nothing", "/nonexistent/kpackfs", "../../../../../../../../../../nonexistent/kpackfs"] {
+        let tree = Tree::flat();
+        let catalogue = format!("{ROCBLAS}/{TYPE}_gfx90a.dat");
+        tree.remove(&catalogue);
+        symlink(target, tree.at(&catalogue)).unwrap();
+        let expected = "_gfx90a.dat is missing, which ";
+        let (code, said) = common::ran(tree.place.path(), &["inspect", ".", "--require", "gfx90a"]);
+        assert!(code == Some(1) && said.contains(expected), "{target}: {said}");
+        check(target, &tree, "", "gfx90a .", expected, false);
+    }
+}
+
 #[test]
 fn the_command_for_a_damage_repairs_it() {
     for (name, tree, spoil, arguments, expected) in MENDED {

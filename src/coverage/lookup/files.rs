@@ -11,7 +11,7 @@ use rustix::fs::{Access, access};
 
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryKind, EntryPath, Input, Resolved, in_root, open_file};
+use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, in_root, open_file};
 
 /// The most names that are read of one directory. A database of one GPU has about 1,000 files.
 const MAX_NAMES: usize = 1 << 17;
@@ -113,9 +113,10 @@ impl LibraryFiles for InputFiles<'_> {
         let directory = Some(self.follow(directory)?).filter(is_directory).ok_or(NoListing::Absent)?;
         let entries = &self.0.entries;
         let start = entries.partition_point(|entry| entry.path <= directory);
-        let below = entries.iter().skip(start).map_while(|entry| entry.path.below(&directory));
-        let names = below.filter(|path| path.depth() == 1).map(|path| path.to_string());
-        Ok(names.collect())
+        let below = entries.iter().skip(start).map_while(|entry| Some((entry, entry.path.below(&directory)?)));
+        let leads = |entry: &Entry| !matches!(entry.kind, EntryKind::Symlink(_)) || self.0.leads(&entry.path);
+        let names = below.filter(|(entry, path)| path.depth() == 1 && leads(entry));
+        Ok(names.map(|(_, path)| path.to_string()).collect())
     }
 
     fn is_readable(&self, path: &Path) -> bool {

@@ -203,3 +203,47 @@ fn files_to_which_a_catalogue_leads_exist() {
     fs::remove_file(place("merged/gfx1030", &format!("{own}.co"))).unwrap();
     assert_eq!(found(&merged), []);
 }
+
+/// A symlink of an unpacked root leads where it leads for a process of that root.
+#[test]
+fn files_of_a_catalogue_are_found_in_the_root_that_they_are_in() {
+    let split = Split::make(&["merged/gfx1030"]);
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path().canonicalize().unwrap().join("root");
+    let (rocm, elsewhere) = (root.join("opt/rocm"), place.path().join("elsewhere.co"));
+    for directory in ["usr", "etc", "srv", "opt"] {
+        fs::create_dir_all(root.join(directory)).unwrap();
+    }
+    fs::rename(split.out().join("merged/gfx1030"), &rocm).unwrap();
+    let library = rocm.join("lib/rocblas/library");
+    fs::create_dir_all(&library).unwrap();
+    let own = "TensileLibrary_SS_gfx1030";
+    for (file, content) in [
+        (library.join("TensileLibrary_lazy_gfx1030.dat"), lazy(&[own])),
+        (library.join("TensileLibrary_SS_gfx1030.dat"), lazy(&[])),
+        (library.join("Kernels.so-000-gfx1030.hsaco"), code(GFX1030, 64)),
+        (root.join("srv/kpackfs-a.co"), code(GFX1030, 64)),
+        (rocm.join("kpackfs-b.co"), code(GFX1030, 64)),
+        (elsewhere.clone(), code(GFX1030, 64)),
+    ] {
+        fs::write(file, content).unwrap();
+    }
+    for (target, in_root, without) in [
+        ("/srv/kpackfs-a.co", 0, 1),
+        ("/opt/rocm/kpackfs-b.co", 0, 1),
+        ("../../../../../srv/kpackfs-a.co", 0, 0),
+        // Nothing is above a root.
+        ("../../../../../../../../../../../../srv/kpackfs-a.co", 0, 1),
+        ("/../srv/kpackfs-a.co", 0, 1),
+        (elsewhere.to_str().unwrap(), 1, 0),
+        ("/srv/kpackfs-none.co", 1, 1),
+    ] {
+        let link = library.join(format!("{own}.co"));
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        fs::write(root.join("etc/os-release"), "ID=demo\n").unwrap();
+        assert_eq!(found(&rocm).len(), in_root, "{target}");
+        fs::remove_file(root.join("etc/os-release")).unwrap();
+        assert_eq!(found(&rocm).len(), without, "{target}, without a root");
+        fs::remove_file(link).unwrap();
+    }
+}

@@ -110,10 +110,15 @@ fn merged_views_have_the_databases_that_their_libraries_read() {
     split(tree.path(), &out, &["--view", "merged"]);
     assert_eq!(check(out.clone(), Some(tree.path())).findings, []);
     let merged = out.join("merged/gfx90a");
-    fs::remove_dir_all(merged.join("lib/rocblas")).unwrap();
-    let found = check(merged, None).findings;
-    let found: Vec<_> = found.iter().map(|it| (it.path.as_str(), it.rule)).collect();
-    assert_eq!(found, [("lib/rocblas/library", Rule::DatabaseMissing)]);
+    fs::remove_dir_all(merged.join("lib/rocblas/library")).unwrap();
+    for is_file in [false, true] {
+        if is_file {
+            fs::write(merged.join("lib/rocblas/library"), "").unwrap();
+        }
+        let found = check(merged.clone(), None).findings;
+        let found: Vec<_> = found.iter().map(|it| (it.path.as_str(), it.rule)).collect();
+        assert_eq!(found, [("lib/rocblas/library", Rule::DatabaseMissing)], "{is_file}");
+    }
 }
 
 /// The statement of the split in `out`.
