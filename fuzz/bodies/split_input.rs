@@ -92,6 +92,8 @@ fn input(files: &[&[u8]; 3]) -> Input {
         entries,
         warnings: Vec::new(),
         file: None,
+        start: 0,
+        is_joined: false,
         leftovers: Vec::new(),
         tables: Vec::new(),
     }

@@ -75,7 +75,8 @@ impl FileCode {
     /// What is known of a file that is not searched: whether a zip file is behind it.
     pub(crate) fn unsearched(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Self {
         let head = content.beginning(CODE_HEADER).unwrap_or_default();
-        Self { has_zip: zip_behind(&head, content, resources).is_some(), ..Self::default() }
+        let zip = zip_behind(&head, content, resources);
+        Self { has_zip: zip.is_some(), has_archive: zip.is_some_and(|zip| zip.is_joined), ..Self::default() }
     }
 
     fn find(
@@ -89,7 +90,9 @@ impl FileCode {
     ) -> Result<(), SearchError> {
         let zip = zip_behind(head, content, resources);
         self.has_zip = zip.is_some();
-        self.has_archive = !self.has_zip && head.starts_with(b"#!") && payload::is_in_script(content);
+        let is_in_script = || head.starts_with(b"#!") && payload::is_in_script(content);
+        self.has_archive = zip.as_ref().map_or_else(is_in_script, |zip| zip.is_joined);
+        let end = zip.map_or(u64::MAX, |zip| zip.start);
         let searched = if is_for_linker(head) {
             vec![(DeviceCodePlace::Object, 0..content.size())]
         } else if let Some(code) = code_after_head(head, content, resources, effort) {
@@ -99,7 +102,6 @@ impl FileCode {
         } else {
             return Ok(());
         };
-        let end = zip.unwrap_or(u64::MAX);
         for (place, range) in searched.into_iter().filter(|(_, range)| range.start < end) {
             search(content, range.start..range.end.min(end), place, resources, effort, tally)?;
         }
@@ -135,7 +137,7 @@ impl FileCode {
         let unloaded = ranges(&sections, |role| role == DataRole::Unloaded, size);
         // There may be thousands.
         drop(sections);
-        self.has_archive = !self.has_zip && payload::is_in_program(content, &unloaded);
+        self.has_archive |= !self.has_zip && payload::is_in_program(content, &unloaded);
         let loaded = loaded.into_iter().map(|range| (DeviceCodePlace::Data, range));
         let mut all: Vec<_> = loaded.chain(unloaded.into_iter().map(|it| (DeviceCodePlace::Unloaded, it))).collect();
         // In file order, in which a member of a wheel is inflated once.
@@ -159,8 +161,8 @@ impl FileCode {
     }
 }
 
-/// Where the zip file behind a program or a script begins.
-fn zip_behind(head: &[u8], content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<u64> {
+/// The zip file behind a program or a script.
+fn zip_behind(head: &[u8], content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<Input> {
     is_program(head).then(|| Input::zip_behind(content, resources)).flatten()
 }
 

@@ -93,7 +93,12 @@ pub(super) fn unjudged(examined: &CoverageInput<'_>) -> Vec<UnjudgedCode> {
         let packed = file.has_archive.then(|| code("an archive, which is not searched".to_owned()));
         of_forms.chain(unfinished).chain(packed).collect()
     };
-    examined.code.iter().flat_map(of_file).collect()
+    let input = examined.input;
+    let joined = input.is_joined.then(|| UnjudgedCode {
+        path: input.location.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        reason: "another archive is joined to it, which is not read".to_owned(),
+    });
+    examined.code.iter().flat_map(of_file).chain(joined).collect()
 }
 
 /// The libraries whose code planning found. Wrappers whose bundles are all empty need none.

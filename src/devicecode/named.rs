@@ -6,7 +6,7 @@ use super::form::DeviceForm;
 use super::found::CodePiece;
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
-use crate::source::{EntryPath, Input, TAR_BLOCK, is_head_of_binary, is_packed_archive};
+use crate::source::{Entry, EntryKind, EntryPath, Input, TAR_BLOCK, is_head_of_binary, is_packed_archive};
 
 /// How names of code end, before that of a compression: those of hipcc, Tensile, Triton and Blender.
 const CODE: [&[u8]; 4] = [b".hsaco", b".co", b".fatbin", b".hipfb"];
@@ -50,9 +50,10 @@ pub(crate) struct UnpackedFile {
 }
 
 impl UnpackedFile {
-    fn in_archive((path, content): (EntryPath, Arc<dyn Content>)) -> Self {
-        let is_packed_tree = is_packed_tree(path.name(), &first_block(&*content), &content);
-        Self { path, content, is_packed_tree, is_in_archive: true }
+    fn in_archive(entry: Entry) -> Option<Self> {
+        let EntryKind::File { content, .. } = entry.kind else { return None };
+        let is_packed_tree = is_packed_tree(entry.path.name(), &first_block(&*content), &content);
+        Some(Self { path: entry.path, content, is_packed_tree, is_in_archive: true })
     }
 }
 
@@ -73,19 +74,19 @@ pub(crate) fn is_program(block: &[u8]) -> bool {
     is_head_of_binary(block) || block.starts_with(b"#!")
 }
 
-/// The files in an archive of an input; or what was given, if that is none that can be listed. Archives among these are not
-/// searched.
+/// The files in an archive of an input; and what was given, unless that is one that was listed as a whole. Archives among these are
+/// not searched.
 pub(crate) fn unpacked(
     path: &EntryPath,
     content: &Arc<dyn Content>,
     resources: &Arc<Resources>,
 ) -> impl Iterator<Item = UnpackedFile> + use<> {
     let is_packed_tree = is_packed_tree(path.name(), &first_block(&**content), content);
-    let files = is_packed_tree.then(|| Input::files_in(path, content, resources)).flatten();
+    let archive = is_packed_tree.then(|| Input::in_archive(path, content, resources)).flatten();
     let own =
         || UnpackedFile { path: path.clone(), content: Arc::clone(content), is_packed_tree, is_in_archive: false };
-    let own = files.is_none().then(own);
-    own.into_iter().chain(files.into_iter().flatten().map(UnpackedFile::in_archive))
+    let own = archive.as_ref().is_none_or(|archive| archive.is_joined).then(own);
+    own.into_iter().chain(archive.into_iter().flat_map(|it| it.entries).filter_map(UnpackedFile::in_archive))
 }
 
 /// The files of the zip file from which a program unpacks itself, which is behind it.
@@ -94,8 +95,8 @@ pub(crate) fn files_behind(
     content: &Arc<dyn Content>,
     resources: &Arc<Resources>,
 ) -> Vec<UnpackedFile> {
-    let files = Input::files_in(path, content, resources);
-    files.into_iter().flatten().map(UnpackedFile::in_archive).collect()
+    let archive = Input::in_archive(path, content, resources);
+    archive.into_iter().flat_map(|it| it.entries).filter_map(UnpackedFile::in_archive).collect()
 }
 
 /// The form of a file whose name is that of compressed code.

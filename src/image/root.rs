@@ -112,8 +112,7 @@ impl RootFiles {
         let file = Some(image.layout.content(image.descriptor.digest())?);
         let entry = |(path, file): (EntryPath, RootFile)| Entry { path, kind: file.kind, attributes: file.attributes };
         let entries = self.files.into_iter().map(entry).collect();
-        let (kind, warnings) = (InputKind::Tree, Vec::new());
-        Ok(Input { kind, location, root: IMPLIED, entries, warnings, file, leftovers: Vec::new(), tables: self.tables })
+        Ok(Input { entries, file, tables: self.tables, ..Input::empty(InputKind::Tree, location, IMPLIED) })
     }
 
     /// The paths of a directory and of everything below it.

@@ -181,24 +181,25 @@ pub(crate) fn ends_as_zip(location: &Path) -> io::Result<bool> {
     let mut tail = Vec::new();
     file.seek(SeekFrom::Start(metadata.len().saturating_sub(TAIL)))?;
     file.take(TAIL).read_to_end(&mut tail)?;
-    Ok(is_tail(&tail))
+    Ok(end_in(&tail).is_some())
 }
 
-/// The same of a file whose bytes may not be on the disk. What cannot be read does not end so.
-pub(crate) fn content_ends_as_zip(content: &dyn Content) -> bool {
-    let start = content.size().saturating_sub(TAIL);
-    let mut tail = vec![0; to_usize(content.size() - start)];
-    content.read_at(start, &mut tail).is_ok() && is_tail(&tail)
+/// Where the end of a central directory begins that ends at an offset. `None` if there is none, or it cannot be read.
+pub(super) fn end_before(content: &dyn Content, offset: u64) -> Option<u64> {
+    let start = offset.saturating_sub(TAIL);
+    let mut tail = vec![0; to_usize(offset - start)];
+    content.read_at(start, &mut tail).ok()?;
+    Some(start.saturating_add(end_in(&tail)? as u64))
 }
 
-/// Whether the end of a zip file is the last of these bytes.
-fn is_tail(tail: &[u8]) -> bool {
+/// Where the end of a central directory begins that is the last of these bytes.
+fn end_in(tail: &[u8]) -> Option<usize> {
     // APPNOTE.TXT 4.3.16: signature 0, length of the comment 20.
     let is_end = |(at, record): (usize, &[u8])| match *record {
         [b'P', b'K', 5, 6, .., c0, c1] => at + record.len() + usize::from(u16::from_le_bytes([c0, c1])) == tail.len(),
         _ => false,
     };
-    tail.windows(to_usize(END)).enumerate().any(is_end)
+    tail.windows(to_usize(END)).enumerate().rposition(is_end)
 }
 
 /// The largest number of members that any possible end of the central directory claims; `None` if there is no such end.

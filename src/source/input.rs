@@ -29,6 +29,10 @@ pub struct Input {
     pub warnings: Vec<String>,
     /// The wheel or tar archive that holds all entries.
     pub file: Option<Arc<dyn Content>>,
+    /// Where the first member of a zip file begins, which may be behind a program.
+    pub start: u64,
+    /// Whether another archive is joined to that file, which is not read.
+    pub is_joined: bool,
     /// Directories that pip left of upgrades that were interrupted, and that were left out with what is in them.
     pub leftovers: Vec<EntryPath>,
     /// The memory of the list.
@@ -54,8 +58,8 @@ pub enum InputKind {
 impl Input {
     /// An input without entries.
     pub(crate) fn empty(kind: InputKind, location: PathBuf, root: Attributes) -> Self {
-        let (entries, warnings, tables) = (Vec::new(), Vec::new(), Vec::new());
-        Self { kind, location, root, entries, warnings, file: None, leftovers: Vec::new(), tables }
+        let (entries, warnings, leftovers, tables) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { kind, location, root, entries, warnings, file: None, start: 0, is_joined: false, leftovers, tables }
     }
 
     /// The wheel's `*.dist-info` directory, if the input is a wheel.
@@ -122,10 +126,6 @@ impl Input {
         resolve_links(path, Some(&self.location), |path| self.entry(path).map(|entry| &entry.kind))
     }
 
-    /// The directory that is the input; `None` for an archive file or several wheels.
-    pub(crate) fn directory(&self) -> Option<&Path> {
-        let is_directory = matches!(self.kind, InputKind::Tree | InputKind::UnpackedWheel(_));
-        (is_directory && self.file.is_none()).then_some(&*self.location)
     /// Whether there is something where a path leads. What is outside of an archive is not known, and may be there.
     pub(crate) fn leads(&self, path: &EntryPath) -> bool {
         match self.follow(path) {
@@ -135,6 +135,10 @@ impl Input {
         }
     }
 
+    /// The directory that is the input; `None` for an archive file or several wheels.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        let is_directory = matches!(self.kind, InputKind::Tree | InputKind::UnpackedWheel(_));
+        (is_directory && self.file.is_none()).then_some(&*self.location)
     }
 
     /// The wanted symlinks of a directory that lead out of it, each with the real path of what is there. Others are not followed,

@@ -55,7 +55,6 @@ use crate::rope::{Content, to_usize};
 pub use binary::begins_binary;
 pub(crate) use binary::{HostFormat, MIN_BINARY, begins_as_binary, is_head_of_binary, may_be_binary};
 pub(crate) use calendar::date;
-use central::content_ends_as_zip;
 pub(crate) use central::ends_as_zip;
 pub use entry::{Attributes, Entry, EntryKind};
 pub use error::SourceError;
@@ -104,31 +103,29 @@ impl Input {
         Ok((input, denied))
     }
 
-    /// The files in a tar archive or zip file of another input, by paths below its own. `None` if they cannot be listed.
-    pub(crate) fn files_in(
+    /// A tar archive or zip file of another input, with paths below its own. `None` if it cannot be listed.
+    pub(crate) fn in_archive(
         archive: &EntryPath,
         content: &Arc<dyn Content>,
         resources: &Arc<Resources>,
-    ) -> Option<Vec<(EntryPath, Arc<dyn Content>)>> {
+    ) -> Option<Self> {
         let head = content.beginning(to_usize(TAR_BLOCK)).ok()?;
         let (name, owner) = (archive.as_path().to_owned(), Attributes::of_process());
         let input = match tar::packing_of(&name, &head) {
             Some(packing) => tar::list_file(name, content, owner, packing, resources),
             None => wheel::list_file(name, (content, content.identity()?), owner, resources),
         };
-        let below = |path: &EntryPath| EntryPath::new(&[archive.as_bytes(), path.as_bytes()].join(&b'/'));
-        let files = input.ok()?;
-        files.files().map(|(path, content)| Some((below(path).ok()?, Arc::clone(content)))).collect()
+        let mut input = input.ok()?;
+        for entry in &mut input.entries {
+            entry.path = EntryPath::new(&[archive.as_bytes(), entry.path.as_bytes()].join(&b'/')).ok()?;
+        }
+        Some(input)
     }
 
-    /// Where the zip file behind a program begins, if [`Input::files_in`] lists its files.
-    pub(crate) fn zip_behind(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<u64> {
-        let (name, identity) = (EntryPath::new(b"program").ok()?, content.identity()?);
-        if !content_ends_as_zip(&**content) {
-            return None;
-        }
-        Self::files_in(&name, content, resources)?;
-        wheel::start_in(name.as_path(), (content, identity), resources)
+    /// The zip file behind a program.
+    pub(crate) fn zip_behind(content: &Arc<dyn Content>, resources: &Arc<Resources>) -> Option<Self> {
+        central::end_before(&**content, content.size())?;
+        Self::in_archive(&EntryPath::new(b"program").ok()?, content, resources)
     }
 
     fn list(

@@ -54,17 +54,6 @@ pub(super) fn list_file(
     list_members(OpenWheel::new(&location, bytes, resources), owner, location)
 }
 
-/// Where the first member of such a file begins.
-pub(super) fn start_in(
-    location: &Path,
-    (file, identity): (&Arc<dyn Content>, Identity),
-    resources: &Arc<Resources>,
-) -> Option<u64> {
-    let wheel = OpenWheel::new(location, WheelBytes::Member(Arc::clone(file), identity), resources);
-    let (members, _) = members(&wheel, location, &ParserMemory::new(Parser::CentralDirectory)).ok()?;
-    members.iter().map(|member| member.claims.header_start).min()
-}
-
 /// The same of a file on a server.
 pub(super) fn list_remote(location: &Path, resources: &Arc<Resources>) -> Result<Input, SourceError> {
     let file = RemoteFile::open(location, resources)?;
@@ -85,6 +74,7 @@ fn list_members(wheel: Arc<OpenWheel>, owner: Attributes, location: PathBuf) -> 
         .bytes
         .set_members(members.iter().map(WheelMember::access).zip(&limits).map(|(access, &limit)| (limit, access)));
     let mut warnings = Vec::new();
+    let first = members.iter().map(|member| member.claims.header_start).min();
     let newest = members.iter().map(|member| member.mtime).max().unwrap_or(EARLIEST);
     let root = Attributes { mode: 0o755, mtime: newest, mtime_nanoseconds: 0, ..owner };
     let entry = |(member, limit): (WheelMember, u64)| {
@@ -109,8 +99,16 @@ fn list_members(wheel: Arc<OpenWheel>, owner: Attributes, location: PathBuf) -> 
             return Err(SourceError::NotAWheel { path: location, reason });
         }
     };
-    let file = Some(Arc::new(WholeWheel(wheel)) as Arc<dyn Content>);
-    Ok(Input { kind, location, root, entries, warnings, file, leftovers: Vec::new(), tables: vec![table] })
+    let file: Arc<dyn Content> = Arc::new(WholeWheel(wheel));
+    let start = first.or_else(|| central::end_before(&*file, file.size())).unwrap_or(0);
+    let is_joined = start > 0 && central::end_before(&*file, start).is_some();
+    if is_joined {
+        warnings.push(format!(
+            "its first {start} bytes end as a zip file that is joined to it, and are not read; unpack both and name the directory"
+        ));
+    }
+    let (file, tables) = (Some(file), vec![table]);
+    Ok(Input { entries, warnings, file, start, is_joined, tables, ..Input::empty(kind, location, root) })
 }
 
 /// A member as the central directory describes it.

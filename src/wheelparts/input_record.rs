@@ -247,16 +247,7 @@ mod tests {
         let file = Arc::new(Rope::new([Segment::literal(*b"abc")]).unwrap());
         let entries = vec![entry("file", file), entry("x-1.dist-info/RECORD", record.clone())];
         let kind = InputKind::Wheel(path("x-1.dist-info"));
-        Input {
-            kind,
-            location: "/x.whl".into(),
-            root: attributes,
-            entries,
-            warnings: Vec::new(),
-            file: None,
-            leftovers: Vec::new(),
-            tables: Vec::new(),
-        }
+        Input { entries, ..Input::empty(kind, "/x.whl".into(), attributes) }
     }
 
     #[test]

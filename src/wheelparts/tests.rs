@@ -134,16 +134,7 @@ fn input(name: &str, files: &[(&str, Arc<dyn Content>)]) -> Input {
         .collect();
     entries.sort_by(|a, b| a.path.cmp(&b.path));
     let kind = InputKind::Wheel(path("My.Pkg-1.0+x.y.dist-info"));
-    Input {
-        kind,
-        location: PathBuf::from(name),
-        root: attributes,
-        entries,
-        warnings: Vec::new(),
-        file: None,
-        leftovers: Vec::new(),
-        tables: Vec::new(),
-    }
+    Input { entries, ..Input::empty(kind, PathBuf::from(name), attributes) }
 }
 
 const METADATA: &str =

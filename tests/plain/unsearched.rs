@@ -91,6 +91,58 @@ fn compressed_libraries_are_named() {
     }
 }
 
+/// `unzip` and tar read one of them only.
+#[test]
+fn what_is_joined_to_an_archive_is_not_searched() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let zip = zipped(&[("lib/x.so", fixture("plain.so"))]);
+    let tar = tar([("lib/x.so", &fixture("plain.so")), ("README", b"text")]);
+    let commented = [&zip[..zip.len() - 2], &[4, 0], b"text"].concat();
+    let program = [&*fixture("host-only.so"), &zip, &zip].concat();
+    let of_zip = "as a zip file that is joined to it";
+    for (name, joined, words) in [
+        ("x.zip", [&*b"s".repeat(70_000), &zip, &zip].concat(), of_zip),
+        ("x.zip", [&commented, &*zip].concat(), of_zip),
+        ("x.tar", tar.repeat(2), "another archive follows"),
+        ("app", program, "1 archive in it is not searched (app)"),
+        ("empty.zip", [zip, zipped(&[])].concat(), of_zip),
+    ] {
+        let file = format!("in/{name}");
+        crate::common::put(place.join(&file), joined);
+        says(place, &["inspect", "in"], 0, &format!("1 archive in it is not searched ({name})"));
+        says(place, &["inspect", &file], 0, words);
+        for input in ["in", &*file] {
+            says(place, &["inspect", input, "--require", "gfx90a", "--require-judged"], 1, name);
+        }
+        if name != "empty.zip" {
+            says(place, &["inspect", "in", "--require", "gfx90a"], 0, &format!("{name}/lib/x.so"));
+            says(place, &["why", "in", "--target", "gfx90a"], 0, &format!("{name}/lib/x.so"));
+        }
+        fs::remove_file(place.join(file)).unwrap();
+    }
+}
+
+/// The bytes of a member without a row in the directory are still there.
+#[test]
+fn a_zip_file_is_not_joined_to_a_member_that_was_removed() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let mut zip = zipped(&[("gone", b"text".to_vec()), ("lib/x.so", fixture("plain.so"))]);
+    // APPNOTE.TXT 4.3.12 and 4.3.16: a row has 46 bytes and the name, and the end of the directory its numbers of rows at 8 and 10, its
+    // length at 12 and where it begins at 16.
+    let (end, removed) = (zip.len() - 22, 46 + 4);
+    let field = |at: usize| u32::from_le_bytes(zip[at..at + 4].try_into().unwrap());
+    let (length, start) = (field(end + 12), usize::try_from(field(end + 16)).unwrap());
+    zip[end + 8..end + 12].copy_from_slice(&[1, 0, 1, 0]);
+    zip[end + 12..end + 16].copy_from_slice(&(length - removed).to_le_bytes());
+    zip.drain(start..start + usize::try_from(removed).unwrap());
+    crate::common::put(place.join("in/x.zip"), zip);
+    for input in ["in", "in/x.zip"] {
+        says(place, &["inspect", input, "--require", "gfx90a", "--require-judged"], 0, "lib/x.so");
+    }
+}
+
 #[test]
 fn code_that_is_not_for_amd_is_named() {
     let place = tempfile::tempdir().unwrap();

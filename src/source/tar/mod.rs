@@ -98,7 +98,10 @@ pub(super) fn list_file(
     let table = ParserMemory::new(Parser::Tar);
     let mut tree = TarEntries { owner, entries: BTreeMap::new(), links: 0, table };
     let end = read_members(&location, &archive, &mut |member| tree.add(&member, &archive))?;
-    let mut warnings = check_end(&location, end, &*archive, packing)?;
+    let (next, odd) = (next_archive(&*archive, end), check_end(&location, end, archive.size(), packing)?);
+    let how = "which is not read; tar --ignore-zeros unpacks both";
+    let joined = next.map(|next| format!("another archive follows at byte {next}, {how}"));
+    let mut warnings: Vec<_> = joined.into_iter().chain(odd).collect();
     let tables = vec![tree.table];
     let mut entries: Vec<Entry> = tree.entries.into_values().collect();
     let mut kind = InputKind::Tree;
@@ -121,27 +124,23 @@ pub(super) fn list_file(
             archive.size() / file.size().max(1)
         ));
     }
-    Ok(Input { kind, location, root, entries, warnings, file: Some(Arc::clone(file)), leftovers: Vec::new(), tables })
+    let (file, is_joined) = (Some(Arc::clone(file)), next.is_some());
+    Ok(Input { entries, warnings, file, is_joined, tables, ..Input::empty(kind, location, root) })
 }
 
 /// Fails if an archive may be truncated. Otherwise, returns what is unusual about its end.
 fn check_end(
     location: &Path,
     end: ArchiveEnd,
-    archive: &dyn Content,
+    size: u64,
     packing: TarCompression,
-) -> Result<Vec<String>, SourceError> {
-    let size = archive.size();
+) -> Result<Option<String>, SourceError> {
     let lacks_blocks = format!("after {size} bytes it ends without the empty blocks that end an archive");
     match (end, packing) {
-        (ArchiveEnd::Blocks(end), _) => {
-            let how = "which is not read; tar --ignore-zeros unpacks both";
-            let next = next_archive(archive, end).map(|next| format!("another archive follows at byte {next}, {how}"));
-            Ok(next.into_iter().collect())
-        }
+        (ArchiveEnd::Blocks(_), _) => Ok(None),
         // The end of the compression has been found.
         (ArchiveEnd::Member, TarCompression::Gzip | TarCompression::Zstd | TarCompression::Xz) if size > 0 => {
-            Ok(vec![format!("{lacks_blocks}: some programs write that, unless it was truncated between two members")])
+            Ok(Some(format!("{lacks_blocks}: some programs write that, unless it was truncated between two members")))
         }
         (ArchiveEnd::Member, _) => {
             let reason = format!("{lacks_blocks}: it is truncated; get it again");
@@ -152,7 +151,8 @@ fn check_end(
 
 /// Where another archive begins behind the end of one, as if files of both were joined. Between them are at most the empty blocks
 /// of a record.
-fn next_archive(archive: &dyn Content, end: u64) -> Option<u64> {
+fn next_archive(archive: &dyn Content, end: ArchiveEnd) -> Option<u64> {
+    let ArchiveEnd::Blocks(end) = end else { return None };
     let mut rest = vec![0; to_usize(archive.size().saturating_sub(end).min(LARGEST_RECORD))];
     archive.read_at(end, &mut rest).ok()?;
     let block = rest.chunks(to_usize(BLOCK)).position(is_header)?;
