@@ -16,6 +16,7 @@ use crate::fatbin::{
 };
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
+use crate::source::STATIC_LIBRARY;
 
 /// Bytes that are read first: enough for the headers of a code object with 17 segments.
 const FIRST: u64 = 1024;
@@ -26,12 +27,9 @@ const TABLE_COST: u64 = 8;
 /// The most compressions around each other that are looked through.
 pub(super) const MAX_FRAMES: usize = 3;
 
-/// `ARMAG` of ar(5), which a static library begins with.
-const ARCHIVE: &[u8] = b"!<arch>\n";
-
 /// Whether a static library begins with these bytes.
 pub fn begins_static_library(beginning: &[u8]) -> bool {
-    beginning.starts_with(ARCHIVE)
+    beginning.starts_with(STATIC_LIBRARY)
 }
 
 /// Whether a linker reads a file that begins with this [`CODE_HEADER`]: a static library, or an object file. HIP runtimes load

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use memchr::memmem;
+
 use super::form::DeviceForm;
 use super::found::CodePiece;
 use crate::resources::Resources;
@@ -16,14 +18,13 @@ const PACKED: [(&[u8], DeviceForm); 3] =
     [(b".xz", DeviceForm::Xz), (b".bz2", DeviceForm::Bzip2), (b".lzma", DeviceForm::Lzma)];
 
 /// Names of archives that are compressed, or that are not read.
-const ARCHIVES: [&str; 20] = [
+const ARCHIVES: [&str; 19] = [
     ".7z",
     ".conda",
     ".deb",
     ".rar",
     ".rpm",
     ".run",
-    ".so.bz2",
     ".tar",
     ".tar.Z",
     ".tar.bz2",
@@ -64,7 +65,12 @@ pub(crate) fn first_block(content: &dyn Content) -> Vec<u8> {
 
 /// Whether a file with this first block is an archive, in which device code may be: by its name or its beginning.
 pub(crate) fn is_packed_tree(name: &[u8], block: &[u8], content: &Arc<dyn Content>) -> bool {
-    let is_named = || ARCHIVES.iter().any(|suffix| name.ends_with(suffix.as_bytes()));
+    let is_library = || {
+        let unpacked = name.strip_suffix(b".bz2").unwrap_or_default();
+        let version = memmem::rfind(unpacked, b".so").and_then(|at| unpacked.get(at + 3..));
+        version.is_some_and(|version| version.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.'))
+    };
+    let is_named = || ARCHIVES.iter().any(|suffix| name.ends_with(suffix.as_bytes())) || is_library();
     let begins = || packed_code(name).is_none() && is_packed_archive(block, content);
     !is_head_of_binary(block) && (is_named() || begins())
 }

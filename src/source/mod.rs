@@ -72,7 +72,7 @@ pub(crate) use tar::{
 };
 pub use tree::open_file;
 pub(crate) use tree::open_one_of;
-pub(crate) use unknown::{is_packed_archive, unknown};
+pub(crate) use unknown::{STATIC_LIBRARY, is_packed_archive, unknown};
 
 impl Input {
     /// Lists the directory, wheel, tar archive or binary at `location`, or of a command that takes URLs the wheel there.

@@ -36,18 +36,29 @@ const ARCHIVES: [FileMagic; 15] = [
 ];
 
 /// The same of other files.
-const FORMATS: [FileMagic; 7] = [
+const FORMATS: [FileMagic; 8] = [
     (0, b"BZh", "compressed with bzip2; decompress it first"),
     (0, &[0x10, 0xff, 0x10, 0xad], "an LLVM offload binary; name the directory that it is in"),
     (0, &[0x50, 0xed, 0x55, 0xba], "code for NVIDIA's GPUs, and none for AMD's; name the directory that it is in"),
     (0, &[0x5d, 0, 0], "compressed with lzma; decompress it first"),
     (0, &[0x1f, 0x9d], "compressed with compress; decompress it first"),
-    (0, b"!<arch>\n", "a static library, which linkers read; name a directory that has it"),
+    (0, STATIC_LIBRARY, "a static library, which linkers read; name a directory that has it"),
+    (0, b"PK\x07\x08", VOLUME),
     (0, b"PK", "a truncated or damaged zip file; download it again"),
 ];
 
 /// What a zip file begins with: the header of its first member (APPNOTE.TXT 4.3.7).
 pub(super) const ZIP: &[u8] = b"PK\x03\x04";
+
+/// What a static library begins with (ar(5)).
+pub(crate) const STATIC_LIBRARY: &[u8] = b"!<arch>\n";
+
+/// What is said of a zip file in several files (APPNOTE.TXT 8.5).
+pub(super) const VOLUME: &str =
+    "one volume of a zip file; join all volumes with zip -s 0 a.zip --out b.zip, and name b.zip";
+
+/// Bytes of the shorter header of a cpio archive: digits (cpio(5), "FORMAT").
+const CPIO_HEADER: usize = 76;
 
 /// Bytes by which formats are told apart. Images of file systems are known by what is behind the place for a boot loader.
 pub(super) const HEAD: u64 = 0x8006;
@@ -75,7 +86,8 @@ fn describe(head: &[u8]) -> &'static str {
 }
 
 fn is_there((at, magic, _): &FileMagic, head: &[u8]) -> bool {
-    head.get(*at..).is_some_and(|rest| rest.starts_with(magic))
+    let has_digits = || head.get(..CPIO_HEADER).is_some_and(|header| header.iter().all(u8::is_ascii_hexdigit));
+    head.get(*at..).is_some_and(|rest| rest.starts_with(magic)) && (!magic.starts_with(b"0707") || has_digits())
 }
 
 /// Whether a file begins as an archive that is not read.

@@ -79,7 +79,10 @@ fn compressed_libraries_are_named() {
     for (name, bytes, is_named) in [
         ("x.so.zst", fixture("plain.so"), true),
         ("x.dll.gz", fixture("win.exe"), true),
-        ("initrd", b"070701".to_vec(), true),
+        ("initrd", cpio(b"070701"), true),
+        ("x.iso.zst", iso(), true),
+        ("x.a.zst", b"!<arch>\nx.o/            ".to_vec(), true),
+        ("x.zip.zst", zipped(&[("x.so", fixture("plain.so"))]), true),
         ("x.ko.zst", object, false),
         ("x.txt.zst", b"text".to_vec(), false),
     ] {
@@ -89,6 +92,49 @@ fn compressed_libraries_are_named() {
         says(place, &["inspect", "in", "--require", "gfx942"], 1, if is_named { name } else { "Nothing has code" });
         fs::remove_file(place.join("in").join(name)).unwrap();
     }
+}
+
+/// An image of ISO 9660 begins with zeros, as an empty tar archive does.
+fn iso() -> Vec<u8> {
+    [&*b"\0".repeat(0x8001), b"CD001", &[0; 2048]].concat()
+}
+
+/// The header of a file in a cpio archive, of digits: cpio(5), "FORMAT".
+fn cpio(magic: &[u8]) -> Vec<u8> {
+    [magic, &[b'0'; 104][..]].concat()
+}
+
+#[test]
+fn archives_are_known_by_what_is_in_them() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let disks = |mut zip: Vec<u8>| {
+        // APPNOTE.TXT 4.3.16: the number of this volume is 4 bytes behind the signature.
+        let at = zip.len() - 22 + 4;
+        zip[at] = 3;
+        zip
+    };
+    let volume = "one volume of a zip file; join all volumes with zip -s 0 a.zip --out b.zip";
+    let (packed, none) = ("1 archive in it is not searched (x.so.1.bz2)", "contains no device code");
+    for (bytes, in_a_tree, alone) in [
+        (cpio(b"070701"), packed, "a cpio archive; unpack it with cpio -id"),
+        (cpio(b"070707"), packed, "a cpio archive; unpack it with cpio -id"),
+        (b"070701 part of a list\n".repeat(9), none, "no known format"),
+        (b"070707".to_vec(), none, "no known format"),
+        (zstd::bulk::compress(&iso(), 3).unwrap(), packed, "an ISO 9660 image"),
+        (b"PK\x07\x08PK\x03\x04".to_vec(), none, volume),
+        (disks(zipped(&[("x.so", fixture("plain.so"))])), packed, volume),
+        (b"BZh91AY&SY".to_vec(), packed, "compressed with bzip2"),
+    ] {
+        let name = if bytes.starts_with(b"BZ") { "x.so.1.bz2" } else { "parts" };
+        crate::common::put(place.join("in").join(name), bytes);
+        says(place, &["inspect", "in"], 0, &in_a_tree.replace("x.so.1.bz2", name));
+        let code = if alone == volume && in_a_tree == packed { 1 } else { 5 };
+        says(place, &["inspect", &format!("in/{name}")], code, alone);
+        fs::remove_dir_all(place.join("in")).unwrap();
+    }
+    crate::common::put(place.join("in/x.so.patch.bz2"), b"BZh91AY&SY");
+    says(place, &["inspect", "in"], 0, none);
 }
 
 /// `unzip` and tar read one of them only.

@@ -19,7 +19,7 @@ use tar::EntryType;
 
 pub(crate) use self::extended::ExtendedRecords;
 pub(crate) use self::members::{ArchiveEnd, TarMember, kind_name, path_of, read_extended, read_members};
-pub(crate) use self::names::{TarNames, has_member, is_no_tar, may_be_packed};
+pub(crate) use self::names::{TarNames, check_image, has_member, is_no_tar, may_be_packed};
 pub(super) use self::reader::sought;
 pub(crate) use self::unpacked::{TarCompression, open as open_archive};
 use super::error::is_named_wheel;
@@ -98,6 +98,9 @@ pub(super) fn list_file(
     let table = ParserMemory::new(Parser::Tar);
     let mut tree = TarEntries { owner, entries: BTreeMap::new(), links: 0, table };
     let end = read_members(&location, &archive, &mut |member| tree.add(&member, &archive))?;
+    if tree.entries.is_empty() {
+        check_image(&location, &*archive)?;
+    }
     let (next, odd) = (next_archive(&*archive, end), check_end(&location, end, archive.size(), packing)?);
     let how = "which is not read; tar --ignore-zeros unpacks both";
     let joined = next.map(|next| format!("another archive follows at byte {next}, {how}"));

@@ -16,7 +16,7 @@ use super::unpacked::{MAX_MEMORY, TarCompression, WINDOW_LOG};
 use super::{BLOCK, is_end, is_header, packing, path_of};
 use crate::disk;
 use crate::rope::{Content, to_usize};
-use crate::source::{EntryPath, unknown};
+use crate::source::{EntryPath, SourceError, unknown};
 
 /// The most bytes of a compressed archive that are unpacked.
 const MOST: u64 = 1 << 20;
@@ -111,13 +111,21 @@ pub(crate) fn is_no_tar(location: &Path, packing: TarCompression) -> io::Result<
     Ok(is_readable && !is_header(&first) && !is_end(&first))
 }
 
-/// Whether a compressed file in an input may have device code in files by what is in it: a tar archive, one that is not read, or a
-/// library. One of which nothing can be decompressed, or not with a small window, may be one.
+/// Fails if what has no members is an image of a file system, which begins with empty blocks as well.
+pub(crate) fn check_image(location: &Path, archive: &dyn Content) -> Result<(), SourceError> {
+    let head = archive.beginning(to_usize(unknown::HEAD)).unwrap_or_default();
+    if unknown::begins_archive(&head) { Err(unknown::begins_with(location, &head)) } else { Ok(()) }
+}
+
+/// Whether a compressed file in an input may have device code in files by what is in it: a tar archive, one that is not read where it
+/// is compressed, or a library. One of which nothing can be decompressed, or not with a small window, may be one.
 pub(crate) fn may_be_packed(content: &Arc<dyn Content>, packing: TarCompression) -> bool {
     let limits = (SMALL_WINDOW_LOG, SMALL_MEMORY);
     let (first, is_readable) = first_bytes(ContentReader::new(content), packing, limits, unknown::HEAD);
     let block = first.get(..to_usize(BLOCK)).unwrap_or(&first);
-    is_header(block) || unknown::begins_archive(&first) || is_library(&first) || !is_readable && first.is_empty()
+    let is_archive = [unknown::ZIP, unknown::STATIC_LIBRARY].iter().any(|magic| first.starts_with(magic));
+    let is_known = is_archive || is_header(block) || unknown::begins_archive(&first) || is_library(&first);
+    is_known || !is_readable && first.is_empty()
 }
 
 /// Whether a program or a library for a host begins so, not an object file, of which kernels have thousands as modules.
