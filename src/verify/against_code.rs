@@ -6,11 +6,12 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::against::Comparison;
+use super::bundle::has_own_hash;
 use super::lookup::{LookupStep, WrapperRequest};
 use super::rules::Rule;
 use super::thin::by_target;
 use crate::binary::FatBinary;
-use crate::fatbin::{CodeObject, FatbinError, read_bundle};
+use crate::fatbin::{CodeObject, Compressed, FatbinError, read_bundle};
 use crate::gpu::{GpuSet, TargetId};
 use crate::kpack::{TocEntry, toc_key};
 use crate::report::table::counted;
@@ -54,6 +55,7 @@ impl Comparison<'_> {
             let Some(build) = self.build(content).filter(|it| it.bundles.iter().all(Option::is_some)) else {
                 return false;
             };
+            self.note_hashes(path, content, &build);
             fat.push(build);
         }
         // A thin tree of split input contains split binaries without code for its GPUs.
@@ -77,6 +79,25 @@ impl Comparison<'_> {
         let alike: Vec<_> = alike.into_values().collect();
         alike.par_iter().with_max_len(1).for_each(|wrappers| self.compare_wrappers(path, wrappers, &fat));
         true
+    }
+
+    /// Notes which compressed bundles of a fat binary have a wrong hash. What was split of them is the same.
+    fn note_hashes(&self, path: &EntryPath, content: &Arc<dyn Content>, fat: &FatBuild) {
+        let bundles: Vec<_> =
+            fat.bundles.iter().flatten().filter_map(|code| code.iter().find_map(|it| it.bundle.as_ref())).collect();
+        let is_wrong = |bundle: &&&Arc<Compressed>| {
+            // Held so that it is decompressed once.
+            let _held = bundle.is_decompressed_in_memory().then(|| bundle.pin_whole());
+            has_own_hash(content, bundle).is_ok_and(|is_own| !is_own)
+        };
+        let wrong = bundles.par_iter().with_max_len(1).filter(is_wrong).count();
+        if wrong > 0 {
+            let bundles = counted(wrong, "compressed bundle", "compressed bundles");
+            self.context.findings.note(format!(
+                "{path}: the fat input has {bundles} whose hash is not that of the content: damaged, or another program wrote \
+                 the header; the split has the same code"
+            ));
+        }
     }
 
     /// A binary with code; `None` if it is none that can be read.

@@ -33,8 +33,10 @@ pub(super) fn check(
         Some(packed) if packed.is_decompressed_in_memory() => Some(packed.pin_whole()?),
         Some(_) | None => None,
     };
-    if let Some((packed, start)) = packed.as_ref().zip(bundle.packed_start()) {
-        check_hash(content, packed, start, say)?;
+    if let Some(packed) = &packed
+        && !has_own_hash(content, packed)?
+    {
+        say("its hash is not that of the bundle that it is compressed from".to_owned());
     }
     let mut targets = Vec::new();
     for CodeObject { target, content, .. } in objects {
@@ -57,21 +59,13 @@ pub(super) fn check(
     Ok(targets)
 }
 
-/// Compares the MD5 of a compressed bundle's content with the hash in its header, which is the MD5's low half
+/// Whether the hash in the header of a compressed bundle in a file is that of its content: the low half of the MD5
 /// (`OffloadBundler.cpp`).
-fn check_hash(
-    content: &Arc<dyn Content>,
-    packed: &Arc<Compressed>,
-    start: u64,
-    say: SaysReason<'_>,
-) -> Result<(), ReadError> {
+pub(super) fn has_own_hash(content: &Arc<dyn Content>, packed: &Arc<Compressed>) -> Result<bool, ReadError> {
     let mut stated = [0; 8];
-    content.read_at(start.saturating_sub(8), &mut stated)?;
+    content.read_at(packed.start().saturating_sub(8), &mut stated)?;
     let mut md5 = Md5::new();
     read_all(&*packed.whole(), |bytes| md5.update(bytes))?;
     let made: [u8; 16] = md5.finalize().into();
-    if !made.starts_with(&stated) {
-        say("its hash is not that of the bundle that it is compressed from".to_owned());
-    }
-    Ok(())
+    Ok(made.starts_with(&stated))
 }

@@ -175,3 +175,20 @@ fn what_a_loader_reads_of_headers_is_compared() {
         ),
     ]);
 }
+
+/// `split` does not check them.
+#[test]
+fn wrong_hashes_of_the_fat_input_are_not_blamed_on_the_split() {
+    let split = Split::make(&[]);
+    edit(&split.fat().join("lib/ccob-v3.so"), |bytes| {
+        let bundle = memchr::memmem::find(bytes, b"CCOB\x03\0").unwrap();
+        bytes[bundle + 24] ^= 1;
+    });
+    let report = verify(&[split.out()], Some(&split.fat()), &VerifyOptions::default());
+    assert_eq!(report.findings, []);
+    let notes: Vec<_> = report.notes.iter().filter(|note| note.contains("hash")).collect();
+    assert!(
+        notes.len() == 1 && notes[0].starts_with("lib/ccob-v3.so: the fat input has 1 compressed bundle"),
+        "{notes:?}"
+    );
+}
