@@ -19,6 +19,7 @@ use crate::opened::is_environment;
 use crate::source::{DirectoryListing, EntryPath};
 use crate::threads;
 use crate::wheel::{Claims, normalise};
+use crate::why::source_tree;
 
 /// The directories of packages that an interpreter imports from.
 const SITES: &str =
@@ -150,6 +151,12 @@ pub(super) fn libraries_of(word: &Path, sites: &[PathBuf]) -> anyhow::Result<Opt
             let paths = claims.rows().filter_map(|(path, _)| EntryPath::new(path).ok());
             let libraries = paths.filter(|path| memchr::memmem::find(path.name(), b".so").is_some());
             let libraries: Vec<_> = libraries.map(|path| site.join(path.as_path())).filter(|it| it.exists()).collect();
+            if let Some(tree) = source_tree(&site.join(&found.name)).filter(|_| libraries.is_empty()) {
+                let (record, tree) = (record.display(), tree.display());
+                bail!(
+                    "{record}: the installation is editable, and its sources in {tree} are not searched; name that directory"
+                );
+            }
             if libraries.is_empty() {
                 bail!("{}: the package has no libraries; name the one that has them", record.display());
             }

@@ -82,7 +82,7 @@ impl Question {
             _ if !unjudged.is_empty() => format!(
                 "no wrapper and no archive there leads to device code, so a runtime looks nothing up; {} with code for unknown \
                  targets, or that is not searched: {}",
-                counted(unjudged.len(), "file", "files"),
+                counted(unjudged.len(), "place", "places"),
                 first_names(unjudged, NAMED, ", ", ",")
             ),
             _ if !foreign.is_empty() => format!("there is {}", foreign_code(foreign)),

@@ -53,6 +53,7 @@ pub(crate) use answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
 pub(crate) use error::WhyError;
 pub(crate) use gpus::{FORCED, VisibleGpu, disabled, forced, visible, warn_of_empty, warn_of_forced};
 pub(crate) use lookup::Lookup;
+pub(crate) use origin::source_tree;
 pub(crate) use process::{GoneLibrary, Process};
 pub(crate) use runtime::is_runtime;
 

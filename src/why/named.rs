@@ -9,6 +9,7 @@ use super::cause::Cause;
 use super::error::WhyError;
 use super::found::{FoundLookups, SeenFiles};
 use super::libraries::{self, LibraryFile};
+use super::origin::source_tree;
 use super::{Library, Question, open};
 use crate::artifact::FoundArtifacts;
 use crate::coverage::{CauseKind, CoveredDatabase, DatabaseAnswer, LibraryCode, Trail};
@@ -17,7 +18,7 @@ use crate::gpu::TargetId;
 use crate::join::WheelsError;
 use crate::opened::{Named, SplitDirectory, is_unpacked_wheel, outside, recognise, split_of_parts};
 use crate::packages::InstalledComponent;
-use crate::source::{EntryPath, open_file};
+use crate::source::{DirectoryListing, EntryPath, open_file};
 use crate::wheel::installed_together;
 
 /// The files and directories from which a runtime loads as they are.
@@ -31,6 +32,19 @@ fn installed(path: &Path, named: &Named) -> Vec<PathBuf> {
         Named::Artifacts(artifacts) if !artifacts.has_any() => own().collect(),
         Named::Split(split) => split.sites.iter().map(|site| site.path.clone()).collect(),
         _ => Vec::new(),
+    }
+}
+
+/// Names the source trees of editable installations in a directory of packages, or in an environment: they are not searched.
+fn name_sources(path: &Path, named: &Named, found: &mut FoundLookups) {
+    let sites = match named {
+        Named::Environment(sites) => sites.iter().map(|site| &*site.path).collect(),
+        _ => vec![path],
+    };
+    let said = |tree: PathBuf| format!("{} (sources of an editable installation; name that directory)", tree.display());
+    for listing in sites.into_iter().filter_map(|site| DirectoryListing::read(site).ok()) {
+        let infos = listing.dist_infos().map(|info| listing.path.join(&info.name));
+        found.unjudged.extend(infos.filter_map(|info| source_tree(&info)).map(said));
     }
 }
 
@@ -84,6 +98,7 @@ impl Question {
         self.look_up_installed(&places, &gpus, found);
         self.look_up_wheels(&files, &gpus, found);
         for (path, named) in &all {
+            name_sources(path, named, found);
             if let Err(error) = self.look_up_form(path, named, &gpus, found) {
                 found.fail(&error);
             }

@@ -36,13 +36,26 @@ pub(super) enum PackageOrigin {
 struct DirectUrl {
     url: String,
     archive_info: Option<serde::de::IgnoredAny>,
+    dir_info: Option<DirInfo>,
+}
+
+#[derive(Deserialize)]
+struct DirInfo {
+    #[serde(default)]
+    editable: bool,
+}
+
+impl DirectUrl {
+    fn read(dist_info: &Path) -> Option<Self> {
+        let text = disk::read(&dist_info.join("direct_url.json"), Parser::Text).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
 }
 
 impl PackageOrigin {
     /// The origin of the package with this `*.dist-info` directory, for an installer in the environment `prefix`.
     pub(super) fn of(dist_info: &Path, prefix: Option<&Path>, is_uv: bool) -> Self {
-        let text = disk::read(&dist_info.join("direct_url.json"), Parser::Text).ok();
-        match text.and_then(|text| serde_json::from_slice::<DirectUrl>(&text).ok()) {
+        match DirectUrl::read(dist_info) {
             // A directory of sources, or a repository: other packages are not there.
             Some(direct) if direct.archive_info.is_none() => Self::Configured(Vec::new()),
             Some(direct) => match file_of(&direct.url).and_then(|file| Some(file.parent()?.to_owned())) {
@@ -52,6 +65,13 @@ impl PackageOrigin {
             None => Self::Configured(configured(prefix, is_uv)),
         }
     }
+}
+
+/// The source tree from which a package is imported, if its installation is editable and the tree is there. It may hold environments of other packages, so
+/// it is named, and not searched.
+pub(crate) fn source_tree(dist_info: &Path) -> Option<PathBuf> {
+    let direct = DirectUrl::read(dist_info)?;
+    file_of(&direct.url).filter(|tree| direct.dir_info.is_some_and(|info| info.editable) && tree.is_dir())
 }
 
 /// The wheel of a package in this version in a directory.

@@ -5,10 +5,11 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::{copy_all, fixture, program, succeeds};
+use crate::common::{copy_all, fixture, program, put, ran, succeeds};
 
 fn why(place: &Path, arguments: &[&str]) -> (Option<i32>, Value, String) {
     let mut command = program();
@@ -135,4 +136,36 @@ fn a_name_that_is_not_utf8_is_an_input() {
     let said = program().arg(name).current_dir(place.path()).output().unwrap().stderr;
     let said = String::from_utf8(said).unwrap();
     assert!(said.contains("'kpackfs inspect INPUT' reports what it is"), "{said}");
+}
+
+/// The sources may be a project with environments in it, which would answer for the package.
+#[test]
+fn the_sources_of_editable_installations_are_named() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path().canonicalize().unwrap();
+    let print = "import sys; print(sys.executable, 'python%d.%d' % sys.version_info[:2])";
+    let printed = Command::new("python3").args(["-c", print]).output().unwrap().stdout;
+    let printed = String::from_utf8(printed).unwrap();
+    let (python, version) = printed.trim().split_once(' ').unwrap();
+    let venv = place.join("demo/.venv");
+    let site = venv.join("lib").join(version).join("site-packages");
+    let home = Path::new(python).parent().unwrap().display();
+    put(venv.join("pyvenv.cfg"), format!("home = {home}\n"));
+    fs::create_dir(venv.join("bin")).unwrap();
+    symlink(python, venv.join("bin/python")).unwrap();
+    put(place.join("demo/demo/plain.so"), fixture("plain.so"));
+    put(site.join("demo-1.dist-info/RECORD"), "");
+    let sources = place.join("demo").display().to_string();
+    for is_editable in [true, false] {
+        let url = format!(r#"{{"url": "file://{sources}", "dir_info": {{"editable": {is_editable}}}}}"#);
+        put(site.join("demo-1.dist-info/direct_url.json"), url);
+        let by_interpreter = ["--python", "demo/.venv", "demo"];
+        for named in [&["demo/.venv"][..], &[site.to_str().unwrap()], &by_interpreter[..2], &by_interpreter] {
+            let (code, said) = ran(&place, &[&["why", "--target", "gfx90a"], named].concat());
+            let names =
+                [format!("{sources} (sources of an editable"), format!("its sources in {sources} are not searched")];
+            let is_named = names.iter().any(|name| said.contains(name));
+            assert!(code == Some(4) && is_named == is_editable, "{named:?}: {code:?} {said}");
+        }
+    }
 }
