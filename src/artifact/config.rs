@@ -1,8 +1,9 @@
 //! The packaging configuration: which processors are packaged together, in JSON.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use anyhow::{Context, anyhow};
 use serde::{Deserialize, Serialize};
 
 use crate::disk;
@@ -68,33 +69,20 @@ impl Default for Validation {
     }
 }
 
-/// Why there is no usable configuration.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: std::io::Error },
-    /// It is not JSON of the expected form.
-    #[error("{}: it is no packaging configuration, which is JSON and comes before the shards: {source}", path.display())]
-    Json { path: PathBuf, source: serde_json::Error },
-    /// Its content is contradictory.
-    #[error("{}: {reason}", path.display())]
-    Invalid { path: PathBuf, reason: String },
-}
-
 impl PackagingConfig {
     /// Reads and parses the file at `path`.
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let bytes =
-            disk::read(path, Parser::Text).map_err(|source| ConfigError::Io { path: path.to_owned(), source })?;
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let bytes = disk::read(path, Parser::Text).with_context(|| path.display().to_string())?;
         Self::parse(&bytes, path)
     }
 
     /// Parses a configuration. `path` names it in errors.
-    pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, ConfigError> {
-        let config: Self =
-            serde_json::from_slice(bytes).map_err(|source| ConfigError::Json { path: path.to_owned(), source })?;
-        config.check().map_err(|reason| ConfigError::Invalid { path: path.to_owned(), reason })?;
+    pub fn parse(bytes: &[u8], path: &Path) -> anyhow::Result<Self> {
+        let path = path.display();
+        let config: Self = serde_json::from_slice(bytes).with_context(|| {
+            format!("{path}: it is no packaging configuration, which is JSON and comes before the shards")
+        })?;
+        config.check().map_err(|reason| anyhow!("{path}: {reason}"))?;
         Ok(config)
     }
 
@@ -159,7 +147,7 @@ mod tests {
     }"#;
 
     fn parse(text: &str) -> Result<PackagingConfig, String> {
-        PackagingConfig::parse(text.as_bytes(), Path::new("c.json")).map_err(|error| error.to_string())
+        PackagingConfig::parse(text.as_bytes(), Path::new("c.json")).map_err(|error| format!("{error:#}"))
     }
 
     #[test]
@@ -203,7 +191,7 @@ mod tests {
             let error = parse(&text).unwrap_err();
             assert!(error.starts_with("c.json: ") && error.contains(message), "{error}");
         }
-        let error = PackagingConfig::read(Path::new("/missing/c.json")).unwrap_err().to_string();
+        let error = format!("{:#}", PackagingConfig::read(Path::new("/missing/c.json")).unwrap_err());
         assert!(error.starts_with("/missing/c.json: No such file"), "{error}");
     }
 }

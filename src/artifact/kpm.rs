@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 /// The only version.
@@ -31,20 +32,6 @@ pub struct KpmEntry {
     pub kernel_count: u64,
 }
 
-/// Why a manifest cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum KpmError {
-    /// It is not MessagePack of the expected form.
-    #[error("MessagePack: {0}")]
-    MessagePack(#[from] rmp_serde::decode::Error),
-    /// It has another version.
-    #[error("version {0} is not supported; there is only version {VERSION}")]
-    Version(u32),
-    /// Two manifests name different archives for one target.
-    #[error("{file} and {other} are both named for {target}")]
-    Conflict { target: String, file: String, other: String },
-}
-
 impl Kpm {
     /// A manifest without archives.
     pub fn new(component: &str, prefix: &str) -> Self {
@@ -53,18 +40,20 @@ impl Kpm {
     }
 
     /// Parses a manifest.
-    pub fn parse(bytes: &[u8]) -> Result<Self, KpmError> {
-        let kpm: Self = rmp_serde::from_slice(bytes)?;
-        if kpm.format_version == VERSION { Ok(kpm) } else { Err(KpmError::Version(kpm.format_version)) }
+    pub fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
+        let kpm: Self = rmp_serde::from_slice(bytes).context("MessagePack")?;
+        match kpm.format_version {
+            VERSION => Ok(kpm),
+            version => bail!("version {version} is not supported; there is only version {VERSION}"),
+        }
     }
 
     /// Adds the archives of another manifest.
-    pub fn merge(&mut self, other: Self) -> Result<(), KpmError> {
+    pub fn merge(&mut self, other: Self) -> anyhow::Result<()> {
         for (target, entry) in other.kpack_files {
             match self.kpack_files.get(&target) {
                 Some(known) if *known != entry => {
-                    let (file, other) = (known.file.clone(), entry.file);
-                    return Err(KpmError::Conflict { target, file, other });
+                    bail!("{} and {} are both named for {target}", known.file, entry.file);
                 }
                 Some(_) => {}
                 None => drop(self.kpack_files.insert(target, entry)),
@@ -82,7 +71,7 @@ impl Kpm {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kpm, KpmEntry, KpmError};
+    use super::{Kpm, KpmEntry};
 
     fn kpm(target: &str, size: u64) -> Kpm {
         let entry = KpmEntry { file: format!("blas_lib_{target}.kpack"), size, kernel_count: 3 };
@@ -96,7 +85,8 @@ mod tests {
         merged.merge(kpm("gfx1100", 7)).unwrap();
         assert_eq!(merged.kpack_files.keys().collect::<Vec<_>>(), ["gfx1100", "gfx1101"]);
         assert_eq!(Kpm::parse(&merged.to_bytes()).unwrap(), merged);
-        assert!(matches!(merged.merge(kpm("gfx1100", 8)), Err(KpmError::Conflict { .. })));
+        let conflict = merged.merge(kpm("gfx1100", 8)).unwrap_err();
+        assert!(conflict.to_string().ends_with(" are both named for gfx1100"));
     }
 
     #[test]
@@ -110,8 +100,9 @@ mod tests {
 
     #[test]
     fn what_is_none_is_refused() {
-        assert!(matches!(Kpm::parse(b"\xc1"), Err(KpmError::MessagePack(_))));
+        assert_eq!(Kpm::parse(b"\xc1").unwrap_err().to_string(), "MessagePack");
         let newer = Kpm { format_version: 2, ..kpm("gfx1100", 7) };
-        assert!(matches!(Kpm::parse(&newer.to_bytes()), Err(KpmError::Version(2))));
+        let error = Kpm::parse(&newer.to_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), "version 2 is not supported; there is only version 1");
     }
 }

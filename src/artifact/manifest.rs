@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::memory::{Parser, WholeFile};
 use crate::resources::Resources;
-use crate::source::{EntryKind, EntryPath, Input, Origins, PathError, SourceError};
+use crate::source::{EntryKind, EntryPath, Input, Origins, PathError};
 
 /// The name of the file, in the root of an artifact.
 pub const MANIFEST: &str = "artifact_manifest.txt";
@@ -22,34 +22,32 @@ pub struct Manifest {
 
 /// Why an artifact has no usable manifest.
 #[derive(Debug, thiserror::Error)]
-pub enum ManifestError {
-    /// There is no manifest.
-    #[error("{}: {MANIFEST} not found in it, so it is not an artifact", .0.display())]
-    Missing(PathBuf),
-    /// It cannot be read.
-    #[error("{}: {reason}", path.display())]
-    Unreadable { path: PathBuf, reason: String },
-    /// A line is not a relative path.
-    #[error("{}: line {line}: {source}", path.display())]
-    Line { path: PathBuf, line: usize, source: PathError },
-    /// The artifact has none of the prefixes.
-    #[error("{}: the artifact has none of the directories that it names: {prefixes}", path.display())]
-    NothingPresent { path: PathBuf, prefixes: String },
+#[error("{}: {reason}", path.display())]
+pub struct ManifestError {
+    path: PathBuf,
+    reason: String,
+}
+
+impl ManifestError {
+    /// The error if an artifact has no manifest.
+    pub(crate) fn missing(artifact: &Path) -> Self {
+        let reason = format!("{MANIFEST} not found in it, so it is not an artifact");
+        Self { path: artifact.to_owned(), reason }
+    }
 }
 
 impl Manifest {
     /// Reads the manifest of an artifact. Builds omit prefixes without files. An artifact without any of its prefixes
     /// is damaged or misplaced.
     pub fn of(input: &Input) -> Result<Self, ManifestError> {
-        let missing = || ManifestError::Missing(input.location.clone());
-        let content = input.content(&manifest_path()).ok_or_else(missing)?;
+        let content = input.content(&manifest_path()).ok_or_else(|| ManifestError::missing(&input.location))?;
         let path = input.location.join(MANIFEST);
-        let unreadable = |reason: String| ManifestError::Unreadable { path: path.clone(), reason };
-        let bytes = WholeFile::of(Parser::ArtifactManifest, &**content).map_err(|it| unreadable(it.to_string()))?;
+        let bad = |reason: String| ManifestError { path: path.clone(), reason };
+        let bytes = WholeFile::of(Parser::ArtifactManifest, &**content).map_err(|it| bad(it.to_string()))?;
         let manifest = Self::parse(&bytes, &path)?;
         if !manifest.prefixes.is_empty() && manifest.present(input).is_empty() {
             let prefixes = manifest.prefixes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            return Err(ManifestError::NothingPresent { path, prefixes });
+            return Err(bad(format!("the artifact has none of the directories that it names: {prefixes}")));
         }
         Ok(manifest)
     }
@@ -63,10 +61,9 @@ impl Manifest {
             if line.is_empty() {
                 continue;
             }
-            let prefix = prefix(line).map_err(|source| ManifestError::Line {
+            let prefix = prefix(line).map_err(|error| ManifestError {
                 path: path.to_owned(),
-                line: number + 1,
-                source,
+                reason: format!("line {}: {error}", number + 1),
             })?;
             if !prefixes.contains(&prefix) {
                 prefixes.push(prefix);
@@ -103,10 +100,7 @@ impl Manifest {
     }
 
     /// Opens an artifact as it is installed: its prefixes laid over each other, and nothing else.
-    pub(crate) fn open_installed<E>(location: &Path, resources: &Arc<Resources>) -> Result<(Input, Origins), E>
-    where
-        E: From<SourceError> + From<ManifestError>,
-    {
+    pub(crate) fn open_installed(location: &Path, resources: &Arc<Resources>) -> anyhow::Result<(Input, Origins)> {
         let mut input = Input::open(location, resources)?;
         let manifest = Self::of(&input)?;
         manifest.keep_installed(&mut input);

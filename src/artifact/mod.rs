@@ -14,9 +14,9 @@ mod manifest;
 mod name;
 mod recombine;
 
-pub use config::{ConfigError, Group, PackagingConfig, Validation};
+pub use config::{Group, PackagingConfig, Validation};
 pub use find::{FoundArtifacts, find, find_in, is_packed_artifact, name_of_archive, shards};
-pub use kpm::{Kpm, KpmEntry, KpmError};
+pub use kpm::{Kpm, KpmEntry};
 pub use manifest::{MANIFEST, Manifest, ManifestError};
 pub use name::{ArtifactName, GENERIC};
 pub use recombine::{Combined, Duplicate, Missing, Recombination, recombine};

@@ -7,6 +7,7 @@ use anyhow::bail;
 use serde::Serialize;
 
 use super::artifact_parts::PreparedParts;
+use super::failure::text;
 use super::input::{InputOptions, title_of};
 use super::json;
 use super::limits::{self, LimitOptions};
@@ -72,7 +73,9 @@ fn prepare_artifacts(named: &NamedPath, options: &SplitOptions) -> anyhow::Resul
     let artifacts = show_bytes("Planning", |progress| Artifacts::split(of, &choices, &jobs, progress))?;
     let Artifacts { parts, split, notes, failures, inputs } = artifacts;
     warn(&notes);
-    warn(&failures);
+    for error in &failures {
+        terminal::warn(&text(error));
+    }
     let (statement, made) = (Statement::of(&choices), options.made_time()?);
     let parts = PreparedParts { parts, inputs, statement, made, resources };
     Ok(Some(PreparedArtifacts { input: input.clone(), split, failures: failures.len(), parts }))

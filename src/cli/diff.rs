@@ -131,7 +131,7 @@ impl Compare {
             let resources = resources(&place_of(&named.path), &options)?;
             // Both inputs are in memory.
             limit_tables(self.options.resources.memory.bytes());
-            Ok(show_bytes("Planning", |progress| Side::open(named, &settings, &resources, progress))?)
+            show_bytes("Planning", |progress| Side::open(named, &settings, &resources, progress))
         };
         let [before, after] = &named;
         let (mut before, mut after) = (open(before)?, open(after)?);

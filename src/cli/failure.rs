@@ -10,11 +10,10 @@ use super::terminal::complain;
 use super::tips;
 use crate::confine::{self, FILES};
 use crate::mount::MountError;
-use crate::opened::OpenedError;
+use crate::opened::is_not_understood;
 use crate::remote::RemoteError;
 use crate::report::TooLarge;
 use crate::rope::reason_at;
-use crate::source::SourceError;
 
 /// Follows an error that the confinement may have caused: permissions look the same.
 const CONFINED: &str =
@@ -38,17 +37,12 @@ pub(super) const TOO_LARGE: u8 = 1;
 
 /// The exit code of an error; `other` if the input was understood.
 pub(super) fn code(error: &anyhow::Error, other: u8) -> u8 {
-    let is_not_understood = |cause: &(dyn Error + 'static)| {
-        let is_unknown =
-            |error: &SourceError| matches!(error, SourceError::UnknownKind { .. } | SourceError::Remote(_));
-        cause.downcast_ref().is_some_and(OpenedError::is_not_understood)
-            || cause.downcast_ref().is_some_and(is_unknown)
-            || cause.is::<RemoteError>()
-            || matches!(cause.downcast_ref(), Some(MountError::Stopped { .. }))
+    let is_out_of_reach = |cause: &(dyn Error + 'static)| {
+        cause.is::<RemoteError>() || matches!(cause.downcast_ref(), Some(MountError::Stopped { .. }))
     };
     if error.is::<TooLarge>() {
         TOO_LARGE
-    } else if error.chain().any(is_not_understood) {
+    } else if is_not_understood(error) || error.chain().any(is_out_of_reach) {
         NOT_UNDERSTOOD
     } else {
         other

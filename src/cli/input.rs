@@ -7,7 +7,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use super::options::note;
 use super::prepare::place_of;
-use crate::opened::{NamedPath, OpenedError, recognise_all};
+use crate::opened::{NamedPath, recognise_all};
 use crate::remote::{RemoteProblem, is_insecure, without_secrets};
 use crate::resources::UrlAccess;
 
@@ -72,7 +72,7 @@ impl InputOptions {
     }
 
     /// All inputs, recognised.
-    pub(super) fn named(&self) -> Result<Vec<NamedPath>, OpenedError> {
+    pub(super) fn named(&self) -> anyhow::Result<Vec<NamedPath>> {
         recognise_all(&self.paths())
     }
 

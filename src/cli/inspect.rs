@@ -25,7 +25,7 @@ use crate::coverage::Coverage;
 use crate::devicecode::beginnings;
 use crate::export::Inputs;
 use crate::opened::{Named, NamedPath};
-use crate::packages::{ArtifactError, InstalledComponent};
+use crate::packages::{InstalledComponent, NothingToSplit};
 use crate::page::{Page, ReleasePage};
 use crate::remote::check_remote;
 use crate::report::{
@@ -117,7 +117,7 @@ impl Inspect {
             return self.inspect_installed(named, &options, style);
         }
         let artifacts = match artifacts(&self.source, named, &options) {
-            Err(error) if matches!(error.downcast_ref(), Some(ArtifactError::Nothing(_))) => {
+            Err(error) if error.is::<NothingToSplit>() => {
                 return self.inspect_installed(named, &options, style);
             }
             artifacts => artifacts?,
@@ -202,7 +202,7 @@ impl Inspect {
         let components = named.iter().filter_map(of_input).collect::<Result<Vec<_>, _>>()?;
         let components: Vec<_> = components.into_iter().flatten().collect();
         let plan = |component: &InstalledComponent| -> anyhow::Result<Prepared> {
-            Ok(session.plan(component.open(resources)?, Share::All)?)
+            session.plan(component.open(resources)?, Share::All)
         };
         if !self.gate.is_given() {
             let planned = components.iter().map(plan).collect::<anyhow::Result<Vec<_>>>()?;

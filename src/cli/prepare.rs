@@ -111,7 +111,7 @@ impl CommandSession {
 /// Opens and plans the inputs. Each of several may keep files open.
 pub(super) fn open(inputs: &[NamedPath], options: &SplitOptions) -> anyhow::Result<SessionInputs> {
     mount::raise_open_files().map_err(|error| anyhow::anyhow!("RLIMIT_NOFILE: {error}"))?;
-    Ok(CommandSession::new(inputs, options)?.session().open(inputs)?)
+    CommandSession::new(inputs, options)?.session().open(inputs)
 }
 
 /// Prints notes and warnings on stderr.

@@ -12,7 +12,7 @@ use super::prepare::is_input;
 use crate::disk::parent;
 use crate::gpu::TargetId;
 use crate::near::near;
-use crate::opened::OpenedError;
+use crate::opened::NotUnderstood;
 
 /// Commands of other programs, and what is used here.
 const OTHER_COMMANDS: [(&[&str], &str); 7] = [
@@ -75,8 +75,8 @@ pub(super) fn improve(error: Error, cli: &Command, arguments: &[OsString]) -> Er
 }
 
 /// What the user may have meant by a path that is not there.
-pub(super) fn of_missing(error: &OpenedError) -> String {
-    let OpenedError::NotThere(path) = error else { return String::new() };
+pub(super) fn of_missing(error: &NotUnderstood) -> String {
+    let NotUnderstood::NotThere(path) = error else { return String::new() };
     let names = std::fs::read_dir(parent(path)).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let word = path.file_name().unwrap_or_default().to_string_lossy();
     let tip = near(&word, names.filter_map(|name| name.into_string().ok())) + of_word(path);

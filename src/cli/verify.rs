@@ -28,7 +28,7 @@ use crate::resources::{Resources, WorkPolicy};
 use crate::rope::to_usize;
 use crate::split::Packaging;
 use crate::threads;
-use crate::verify::{self, FindingGroup, Rule, Unsplit, VerifyError, VerifyOptions, VerifyReport};
+use crate::verify::{self, FindingGroup, NothingSplit, Rule, Unsplit, VerifyOptions, VerifyReport};
 
 /// Exit code if something is wrong with what was verified.
 const FOUND: u8 = 1;
@@ -129,7 +129,7 @@ impl Verify {
         let report = match self.verify() {
             Ok(report) => report,
             Err(error) => {
-                if let Some(VerifyError::Nothing(Unsplit { notes, .. })) = error.downcast_ref() {
+                if let Some(NothingSplit(Unsplit { notes, .. })) = error.downcast_ref() {
                     for text in notes {
                         note(text);
                     }
@@ -177,7 +177,7 @@ impl Verify {
         check_remote(&resources)?;
         // Missing memory is the cause of another error, and has the exit code of all errors here.
         check_tables()?;
-        Ok(report?)
+        report
     }
 
     fn print(&self, report: &VerifyReport) -> anyhow::Result<()> {

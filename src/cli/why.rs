@@ -23,14 +23,14 @@ use super::tips::{is_library_name, of_word};
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, OVERRIDE, TargetId, gpu_nodes};
 use crate::memory::check_tables;
 use crate::near::near;
-use crate::opened::{OpenedError, check_there, recognise_all};
+use crate::opened::{check_there, recognise_all};
 use crate::remote::check_remote;
 use crate::resources::{Resources, WorkPolicy};
 use crate::text::some_of;
 use crate::threads;
 use crate::why::{
     AnswerStatus, DatabaseLookup, Explanation, FORCED, FoundCause, Lookup, Process, Question, Trail, VisibleGpu,
-    WhyError, disabled, forced, is_runtime, visible, warn_of_empty, warn_of_forced,
+    WhyError, disabled, forced, is_not_understood, is_runtime, visible, warn_of_empty, warn_of_forced,
 };
 
 /// Why there is no answer.
@@ -118,13 +118,13 @@ fn named_gpus(list: &str) -> Result<NamedGpus, String> {
     }
 }
 
-fn no_answer(error: WhyError) -> NoAnswer {
-    let status = match error {
-        WhyError::Nothing(_) => AnswerStatus::Nothing,
-        _ if error.is_not_understood() => AnswerStatus::Unknown,
+fn no_answer(error: anyhow::Error) -> NoAnswer {
+    let status = match error.downcast_ref() {
+        Some(WhyError::Nothing(_)) => AnswerStatus::Nothing,
+        _ if is_not_understood(&error) => AnswerStatus::Unknown,
         _ => AnswerStatus::Unreadable,
     };
-    (status, error.into())
+    (status, error)
 }
 
 impl Why {
@@ -168,7 +168,7 @@ impl Why {
         confinement::confine(&opens);
         let (mut paths, packages) = if self.path.is_empty() { (sites, Vec::new()) } else { self.named(&sites)? };
         let libraries = paths.iter().filter(|path| is_library_name(path));
-        check_there(libraries).map_err(|error| (AnswerStatus::Unknown, error.into()))?;
+        check_there(libraries).map_err(|error| (AnswerStatus::Unknown, error))?;
         let policy = WorkPolicy { urls, ..WorkPolicy::default() };
         let resources = Resources::with_policy(self.memory.limit().map_err(unreadable)?, policy);
         let (mut loaded, mut gone) = (None, Vec::new());
@@ -182,8 +182,8 @@ impl Why {
         let nodes = match (&named, self.pid) {
             (None, _) => gpu_nodes(&self.topology).with_context(|| no_gpu(&variables)).map_err(|error| {
                 // A GPU would not mend a wrong path.
-                let wrong = recognise_all(&paths).err().filter(OpenedError::is_not_understood);
-                wrong.map_or_else(|| nothing(error), |wrong| (AnswerStatus::Unknown, wrong.into()))
+                let wrong = recognise_all(&paths).err().filter(is_not_understood);
+                wrong.map_or_else(|| nothing(error), |wrong| (AnswerStatus::Unknown, wrong))
             })?,
             (Some(_), Some(_)) => gpu_nodes(&self.topology).unwrap_or_default(),
             // The variables of this shell are about the GPUs of this machine.

@@ -5,7 +5,6 @@
 
 mod assemble;
 mod data;
-mod error;
 mod gpus;
 mod known;
 mod loaded;
@@ -27,6 +26,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::{Context, bail};
+
 use crate::binary::LinkedMachine;
 use crate::loader::RuntimeNames;
 use crate::source::{EntryPath, Input};
@@ -41,7 +42,6 @@ use select::Selector;
 use strings::suggestions;
 use unasked::UnaskedLibrary;
 
-pub use error::CollectError;
 pub use model::{CollectReport, CollectedFile, MissingKind, MissingPiece, Reason};
 pub use options::CollectOptions;
 pub use origin::CollectedInput;
@@ -75,19 +75,19 @@ pub fn collect(
     apps: Vec<(PathBuf, Input)>,
     trees: Vec<(PathBuf, Input)>,
     options: &CollectOptions,
-) -> Result<Collection, CollectError> {
-    let named = apps.first().map(|(place, _)| place.clone()).ok_or(CollectError::NoApp)?;
+) -> anyhow::Result<Collection> {
+    let named = apps.first().map(|(place, _)| place.clone()).context("no application is named")?;
     let identified = |inputs: &[(PathBuf, Input)]| {
         inputs.iter().map(|(place, input)| CollectedInput::of(place, input)).collect::<Result<Vec<_>, _>>()
     };
     let (of_apps, of_trees) = (identified(&apps)?, identified(&trees)?);
-    let (app, host) = application(apps, &trees).ok_or(CollectError::NoApp)?;
+    let (app, host) = application(apps, &trees).context("no application is named")?;
     let trees = trees.into_iter().map(|(place, input)| SearchRoot::new(place, input));
     let roots: Vec<_> = std::iter::once(SearchRoot::new(named.clone(), app)).chain(trees).collect();
     let mut report = CollectReport { apps: of_apps, trees: of_trees, ..CollectReport::default() };
     let objects = Selector::run(&roots, options, host, &mut report);
     if objects.is_empty() && report.missing.is_empty() {
-        return Err(CollectError::NoProgram(named));
+        bail!("{}: contains no program and no library, so it needs nothing", named.display());
     }
     let (drafts, split) = OpenedFiles::find(&roots, &objects, options, host, &mut report);
     let mut placement = Placement::new(&roots, &objects, options, host);

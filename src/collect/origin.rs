@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::error::CollectError;
 use crate::memory::{Parser, WholeFile};
 use crate::opened::LocatedStatement;
 use crate::source::{EntryPath, Input};
@@ -27,7 +26,7 @@ pub struct CollectedInput {
 }
 
 impl CollectedInput {
-    pub(super) fn of(path: &Path, input: &Input) -> Result<Self, CollectError> {
+    pub(super) fn of(path: &Path, input: &Input) -> anyhow::Result<Self> {
         let listing = InputFacts::default().and_listing(input).id().text()?;
         let statements = statements(input).chain(LocatedStatement::of_part(&input.location)?);
         let mut split_ids: Vec<_> = statements.filter_map(|it| it.statement.split_id).collect();

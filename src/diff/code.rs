@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use anyhow::Context;
 use parking_lot::Mutex;
 use rayon::prelude::*;
 
-use super::error::DiffError;
 use crate::fatbin::{CodeObject, CodeScan, Kernel, OpenBundle, Scanned};
-use crate::kpack::{ArchiveReader, KpackError, TocEntry};
+use crate::kpack::{ArchiveReader, TocEntry};
 use crate::resources::Resources;
 
 /// The most bytes of kernel names. Further kernels are counted without their names.
@@ -104,7 +104,7 @@ impl Wanted {
         }
     }
 
-    fn scan(&self, open: &mut OpenBundle, resources: &Resources) -> Result<Scanned, DiffError> {
+    fn scan(&self, open: &mut OpenBundle, resources: &Resources) -> anyhow::Result<Scanned> {
         let mut scan = CodeScan::new(&resources.budget);
         match &self.place {
             CodeLocation::Bundle(object) => open.read(object, |piece| scan.take(piece))?,
@@ -113,7 +113,7 @@ impl Wanted {
                     scan.take(piece);
                     Ok(())
                 });
-                read.map_err(|error: KpackError| DiffError::Archive(error.to_string()))?;
+                read.context("an archive")?;
             }
         }
         Ok(scan.finish())
@@ -126,7 +126,7 @@ pub(super) fn read(
     names: &KernelNames,
     resources: &Resources,
     done: &AtomicU64,
-) -> Result<BTreeMap<(usize, String), Vec<ComparedObject>>, DiffError> {
+) -> anyhow::Result<BTreeMap<(usize, String), Vec<ComparedObject>>> {
     let mut found = BTreeMap::<(usize, String), Vec<ComparedObject>>::new();
     let groups = by_bundle(wanted);
     // In this order, so that members are inflated sequentially.
@@ -166,7 +166,7 @@ fn read_bundle(
     names: &KernelNames,
     resources: &Resources,
     done: &AtomicU64,
-) -> Result<Vec<(usize, String, ComparedObject)>, DiffError> {
+) -> anyhow::Result<Vec<(usize, String, ComparedObject)>> {
     let bundle = group.iter().find_map(|wanted| match &wanted.place {
         CodeLocation::Bundle(object) => object.bundle.as_ref(),
         CodeLocation::Archive(..) => None,

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::amount::{Amount, Change, Changes, Pair};
 use super::code::{ComparedObject, KernelNames};
-use super::error::DiffError;
 use super::inventory::{Inventory, InventoryLibrary, InventoryMember};
 use super::members::compare_members;
 use super::metadata::MetadataChange;
@@ -27,7 +26,7 @@ type Different<'a> = HashMap<(&'a str, u32), (BTreeSet<&'a str>, Pair<Amount>)>;
 
 impl Diff {
     /// Reads all code objects of both inputs, and files that may be equal.
-    pub(crate) fn of(before: &Side, after: &Side, progress: &Progress) -> Result<Self, DiffError> {
+    pub(crate) fn of(before: &Side, after: &Side, progress: &Progress) -> anyhow::Result<Self> {
         let names = &KernelNames::default();
         let sides = Pair { before, after };
         // So that the total is known before the first byte is read.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::amount::Amount;
 use super::code::{self, CodeLocation, ComparedObject, KernelNames, Wanted};
-use super::error::DiffError;
 use super::paths::joined;
 use super::side::{Side, SidePart};
 use crate::gpu::TargetId;
@@ -119,7 +118,7 @@ impl Inventory {
         side: &Side,
         names: &KernelNames,
         progress: &Progress,
-    ) -> Result<Self, DiffError> {
+    ) -> anyhow::Result<Self> {
         let code = code::read(libraries.wanted, names, &side.resources, &progress.done)?;
         let paths: BTreeMap<_, _> = libraries.numbers.iter().map(|(path, number)| (*number, path)).collect();
         for ((number, target), codes) in code {

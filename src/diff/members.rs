@@ -7,7 +7,6 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::amount::{Amount, Change, Changes, Pair};
-use super::error::DiffError;
 use super::inventory::{InventoryMember, MemberKind};
 use crate::metrics::Progress;
 use crate::rope::equal;
@@ -46,7 +45,7 @@ pub(super) fn compare_members(
     before: &BTreeMap<EntryPath, InventoryMember>,
     after: &BTreeMap<EntryPath, InventoryMember>,
     progress: &Progress,
-) -> Result<Members, DiffError> {
+) -> anyhow::Result<Members> {
     let pairs: Vec<_> = before.iter().filter_map(|(path, old)| Some((path, old, after.get(path)?))).collect();
     let is_read = |old: &InventoryMember, new: &InventoryMember| old.is_fat == new.is_fat && old.size == new.size;
     let size = pairs.iter().filter(|(_, old, new)| is_read(old, new)).map(|(_, old, _)| old.size).sum();
@@ -58,7 +57,7 @@ pub(super) fn compare_members(
         }
         Ok((path, Pair { before: Some(old), after: Some(new) }, is_equal))
     });
-    let mut compared = compared.collect::<Result<Vec<_>, DiffError>>()?;
+    let mut compared = compared.collect::<anyhow::Result<Vec<_>>>()?;
     let removed = before.iter().filter(|(path, _)| !after.contains_key(*path));
     compared.extend(removed.map(|(path, old)| (path, Pair { before: Some(old), after: None }, false)));
     let added = after.iter().filter(|(path, _)| !before.contains_key(*path));
@@ -76,7 +75,7 @@ pub(super) fn compare_members(
 
 /// Whether two members are equal. If a library contains its device code on one side only, the sizes without it are
 /// compared.
-fn is_equal(old: &InventoryMember, new: &InventoryMember) -> Result<bool, DiffError> {
+fn is_equal(old: &InventoryMember, new: &InventoryMember) -> anyhow::Result<bool> {
     Ok(match (&old.kind, &new.kind) {
         (MemberKind::Symlink(old), MemberKind::Symlink(new)) => old == new,
         (MemberKind::File(_), MemberKind::File(_)) if old.is_fat != new.is_fat => old.host_size == new.host_size,

@@ -7,7 +7,6 @@
 mod amount;
 mod code;
 mod compare;
-mod error;
 mod inventory;
 mod members;
 mod metadata;

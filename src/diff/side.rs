@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::Context;
 use serde::Serialize;
 
-use super::error::DiffError;
 use super::paths::compared;
 use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest};
 use crate::gpu::{BundleKey, Level};
 use crate::kpack::BundleJobs;
 use crate::metrics::Progress;
-use crate::opened::{Named, NamedPath, OpenedError, OpenedResult, open_all};
+use crate::opened::{Named, NamedPath, OpenedResult, open_all};
 use crate::report::details::Details;
 use crate::report::{InspectReport, SizedParts, Sizes};
 use crate::resources::Resources;
@@ -109,7 +109,7 @@ impl Side {
         settings: &Settings,
         resources: &Arc<Resources>,
         progress: &Progress,
-    ) -> Result<Self, DiffError> {
+    ) -> anyhow::Result<Self> {
         let location = &*input.path;
         input.named.check_local(location)?;
         let mut side = Self::new(location, &input.named, resources);
@@ -148,7 +148,7 @@ impl Side {
         found: FoundArtifacts,
         settings: &Settings,
         progress: &Progress,
-    ) -> Result<(), DiffError> {
+    ) -> anyhow::Result<()> {
         let artifacts = match found {
             FoundArtifacts::One => BTreeMap::from([(self.name.clone(), location.to_owned())]),
             FoundArtifacts::Several { artifacts, others, archives } => {
@@ -171,9 +171,9 @@ impl Side {
         self.warnings.extend(archives.iter().map(|name| warning(name, no_name)));
     }
 
-    fn add(&mut self, input: Input, settings: &Settings, progress: &Progress) -> Result<(), DiffError> {
-        let refused = |source| DiffError::Split { location: input.location.clone(), source };
-        let plan = Plan::make(&input, &settings.options, &self.jobs, progress).map_err(refused)?;
+    fn add(&mut self, input: Input, settings: &Settings, progress: &Progress) -> anyhow::Result<()> {
+        let plan = Plan::make(&input, &settings.options, &self.jobs, progress);
+        let plan = plan.with_context(|| input.location.display().to_string())?;
         // A zip file of another name may be a wheel.
         if matches!(input.kind, InputKind::Wheel(_)) && self.form == InputForm::Tree {
             self.form = InputForm::Wheel;
@@ -200,9 +200,9 @@ impl Side {
         place: &str,
         settings: &Settings,
         progress: &Progress,
-    ) -> Result<(), DiffError> {
+    ) -> anyhow::Result<()> {
         let component = ArtifactName::parse(name).map_or_else(|| name.to_owned(), |name| name.component);
-        let mut input = Input::open(location, &self.resources).map_err(OpenedError::from)?;
+        let mut input = Input::open(location, &self.resources)?;
         let manifest = Manifest::of(&input)?;
         let prefixes = manifest.present(&input);
         Manifest { prefixes: prefixes.clone() }.keep_installed(&mut input);
@@ -212,8 +212,8 @@ impl Side {
             group: Some(component),
             ..settings.artifacts.clone()
         };
-        let refused = |source| DiffError::Split { location: location.to_owned(), source };
-        let plan = Plan::make(&input, &options, &self.jobs, progress).map_err(refused)?;
+        let plan = Plan::make(&input, &options, &self.jobs, progress);
+        let plan = plan.with_context(|| location.display().to_string())?;
         self.warnings.extend(plan.warnings.iter().map(|warning| format!("{name}/{warning}")));
         let place = EntryPath::new(place.as_bytes()).unwrap_or_else(|_| EntryPath::root());
         self.parts.push(SidePart { prefixes, ..SidePart::new(place, input, plan) });
@@ -234,7 +234,7 @@ impl Side {
     }
 
     /// Does the work of a split, so that the sizes of its wheels are known.
-    pub(crate) fn make_sizes(&self, progress: &Progress) -> Result<(), DiffError> {
+    pub(crate) fn make_sizes(&self, progress: &Progress) -> anyhow::Result<()> {
         for part in &self.parts {
             Sizes::make(&part.plan, part.wheels.as_ref(), progress)?;
         }

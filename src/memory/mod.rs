@@ -23,5 +23,5 @@ pub(crate) use compressors::{Compressors, Original, STREAMED};
 pub(crate) use malloc::set_up_malloc;
 pub(crate) use open_stream::OpenStream;
 pub(crate) use pool::{Pool, Pooled};
-pub(crate) use tables::{MemoryNeeded, WholeFile, check_tables, kept_in_tables, limit_tables, most_kept};
 pub use tables::{Parser, ParserMemory, TableError};
+pub(crate) use tables::{WholeFile, check_tables, kept_in_tables, limit_tables, most_kept};

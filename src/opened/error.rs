@@ -1,31 +1,12 @@
-//! Why an input is not opened.
+//! Inputs of which there is no answer.
 
 use std::path::PathBuf;
 
-use crate::image::ImageError;
-use crate::join::WheelsError;
-use crate::packages::ArtifactError;
 use crate::source::SourceError;
-use crate::split::StatementError;
 
-/// Why an input is not opened.
+/// Why an input is not understood.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenedError {
-    /// It cannot be listed.
-    #[error(transparent)]
-    Source(#[from] SourceError),
-    /// Wheels cannot be used together.
-    #[error(transparent)]
-    Wheels(#[from] WheelsError),
-    /// An image cannot be read.
-    #[error(transparent)]
-    Image(#[from] ImageError),
-    /// An artifact cannot be read.
-    #[error(transparent)]
-    Artifact(#[from] Box<ArtifactError>),
-    /// The statement of a split cannot be used.
-    #[error("{path}: this statement of a split cannot be read: {source}; split again, or copy the whole output again")]
-    Statement { path: String, source: StatementError },
+pub enum NotUnderstood {
     /// There is nothing at the path.
     #[error("{}: No such file or directory", .0.display())]
     NotThere(PathBuf),
@@ -53,23 +34,14 @@ pub enum OpenedError {
         path = path.display()
     )]
     NotLookedInto { path: PathBuf, what: &'static str, number: usize, first: String },
-    /// It has several trees of which each is a whole.
-    #[error("{path}: it has {number} views of which each is a whole tree; name one of them, such as {first}", path = path.display())]
-    SeveralViews { path: PathBuf, number: usize, first: String },
 }
 
-impl OpenedError {
-    /// Whether the input was not understood, or is not there, so that there is no answer about it. Commands have an exit code
-    /// of their own for it (docs/cli.md).
-    pub fn is_not_understood(&self) -> bool {
-        match self {
-            Self::NotThere(_) | Self::DeadMount { .. } | Self::Packed { .. } | Self::NotLookedInto { .. } => true,
-            Self::Source(error) => matches!(error, SourceError::UnknownKind { .. } | SourceError::Remote(_)),
-            Self::Wheels(_)
-            | Self::Image(_)
-            | Self::Artifact(_)
-            | Self::Statement { .. }
-            | Self::SeveralViews { .. } => false,
-        }
-    }
+/// Whether an input was not understood, or is not there, so that there is no answer about it. Commands have an exit code of their
+/// own for it (docs/cli.md).
+pub fn is_not_understood(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let of_source = cause.downcast_ref::<SourceError>();
+        cause.is::<NotUnderstood>()
+            || matches!(of_source, Some(SourceError::UnknownKind { .. } | SourceError::Remote(_)))
+    })
 }

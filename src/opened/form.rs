@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::error::OpenedError;
+use super::error::NotUnderstood;
 use super::packed;
 use super::place::Place;
 use super::site::{Site, is_environment, sites_of};
@@ -59,7 +59,7 @@ pub struct FormRow {
     /// The commands that take it.
     pub commands: &'static str,
     /// A URL is recognised before, since it is no place.
-    pub(super) recognise: fn(&Place) -> Result<Option<Named>, OpenedError>,
+    pub(super) recognise: fn(&Place) -> anyhow::Result<Option<Named>>,
 }
 
 /// The commands inspect, split, mount, index, collect, diff, why and verify.
@@ -156,34 +156,34 @@ fn image(place: &Place, form: LayoutForm) -> Named {
     Named::Image(ImageReference { layout: place.path.clone(), form, tag: None })
 }
 
-fn artifacts(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn artifacts(place: &Place) -> anyhow::Result<Option<Named>> {
     if !place.is_directory {
         return Ok(is_packed_artifact(&place.path).then_some(Named::Artifacts(FoundArtifacts::One)));
     }
     Ok(place.artifacts()?.filter(|found| found.has_any()).cloned().map(Named::Artifacts))
 }
 
-fn split(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn split(place: &Place) -> anyhow::Result<Option<Named>> {
     let Some(listing) = place.listing()? else { return Ok(None) };
     let split = SplitDirectory::of(listing)?.filter(|split| split.is_proved);
     Ok(split.map(|split| Named::Split(Box::new(split))))
 }
 
-fn environment(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn environment(place: &Place) -> anyhow::Result<Option<Named>> {
     let Some(listing) = place.listing()?.filter(|listing| is_environment(listing)) else { return Ok(None) };
     Ok(Some(Named::Environment(sites_of(listing)?)))
 }
 
-fn index(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn index(place: &Place) -> anyhow::Result<Option<Named>> {
     let Some(listing) = place.listing()? else { return Ok(None) };
     Ok(WheelDirectory::of_index(listing)?.map(Named::Wheels))
 }
 
-fn wheels(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn wheels(place: &Place) -> anyhow::Result<Option<Named>> {
     Ok(place.listing()?.and_then(WheelDirectory::of).map(Named::Wheels))
 }
 
-fn added_sites(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn added_sites(place: &Place) -> anyhow::Result<Option<Named>> {
     let Some(listing) = place.listing()? else { return Ok(None) };
     if listing.files("pth").next().is_none() {
         return Ok(None);
@@ -192,38 +192,38 @@ fn added_sites(place: &Place) -> Result<Option<Named>, OpenedError> {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a row of the table")]
-fn tree(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn tree(place: &Place) -> anyhow::Result<Option<Named>> {
     Ok(place.is_directory.then_some(Named::Tree))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a row of the table")]
-fn wheel(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn wheel(place: &Place) -> anyhow::Result<Option<Named>> {
     Ok(place.has_extension("whl").then_some(Named::Wheel))
 }
 
-fn archive(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn archive(place: &Place) -> anyhow::Result<Option<Named>> {
     let is_it = place.head()?.starts_with(kpack::MAGIC) || place.has_extension("kpack");
     Ok(is_it.then_some(Named::Archive))
 }
 
-fn code_object(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn code_object(place: &Place) -> anyhow::Result<Option<Named>> {
     Ok(is_code(place.head()?).then_some(Named::CodeObject))
 }
 
-fn bundle(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn bundle(place: &Place) -> anyhow::Result<Option<Named>> {
     Ok(is_bundle(place.head()?).then_some(Named::Bundle))
 }
 
-fn binary(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn binary(place: &Place) -> anyhow::Result<Option<Named>> {
     Ok(begins_binary(place.head()?).then_some(Named::Binary))
 }
 
-fn tarred_layout(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn tarred_layout(place: &Place) -> anyhow::Result<Option<Named>> {
     let is_it = place.tarred()? == Some(TarredForm::Layout(TarCompression::Plain));
     Ok(is_it.then(|| image(place, LayoutForm::Archive)))
 }
 
-fn zip(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn zip(place: &Place) -> anyhow::Result<Option<Named>> {
     // A zip file may be the last member of a tar archive.
     let ends_as_one = || {
         Ok::<_, SourceError>(
@@ -234,7 +234,7 @@ fn zip(place: &Place) -> Result<Option<Named>, OpenedError> {
     Ok(is_it.then_some(Named::Zip))
 }
 
-fn tar(place: &Place) -> Result<Option<Named>, OpenedError> {
+fn tar(place: &Place) -> anyhow::Result<Option<Named>> {
     Ok(place.tarred()?.map(|_| Named::Tar))
 }
 
@@ -248,13 +248,13 @@ pub struct NamedPath {
 }
 
 /// Recognises each input of a command.
-pub fn recognise_all(paths: &[PathBuf]) -> Result<Vec<NamedPath>, OpenedError> {
+pub fn recognise_all(paths: &[PathBuf]) -> anyhow::Result<Vec<NamedPath>> {
     paths.iter().map(|path| NamedPath::of(path)).collect()
 }
 
 impl NamedPath {
     /// Recognises an input.
-    pub fn of(path: &Path) -> Result<Self, OpenedError> {
+    pub fn of(path: &Path) -> anyhow::Result<Self> {
         Ok(Self { path: path.to_owned(), named: recognise(path)? })
     }
 
@@ -268,7 +268,7 @@ impl NamedPath {
 }
 
 /// The same for `verify`: a tree that has views among other things is a split, and it says what it does not check.
-pub fn recognise_all_unproved(paths: &[PathBuf]) -> Result<Vec<NamedPath>, OpenedError> {
+pub fn recognise_all_unproved(paths: &[PathBuf]) -> anyhow::Result<Vec<NamedPath>> {
     let mut all = recognise_all(paths)?;
     for NamedPath { path, named } in all.iter_mut().filter(|it| matches!(it.named, Named::Tree)) {
         if let Some(split) = SplitDirectory::of(&DirectoryListing::read(path)?)? {
@@ -279,14 +279,16 @@ pub fn recognise_all_unproved(paths: &[PathBuf]) -> Result<Vec<NamedPath>, Opene
 }
 
 /// Recognises an input by the first of the [`FORMS`] that fits. Reads names, statements and first bytes only.
-pub fn recognise(path: &Path) -> Result<Named, OpenedError> {
+pub fn recognise(path: &Path) -> anyhow::Result<Named> {
     if is_url(path) {
         return Ok(Named::Remote);
     }
     if let Some(image) = ImageReference::parse(path) {
-        let place = Place::new(&image.layout).map_err(|error| match error {
-            OpenedError::NotThere(_) if image.form == LayoutForm::Directory => OpenedError::NotThere(path.to_owned()),
-            other => other,
+        let place = Place::new(&image.layout).map_err(|error| match error.downcast_ref() {
+            Some(NotUnderstood::NotThere(_)) if image.form == LayoutForm::Directory => {
+                NotUnderstood::NotThere(path.to_owned()).into()
+            }
+            _ => error,
         })?;
         if image.form == LayoutForm::Directory && !is_layout(&place.path) {
             let what = "no layout of images, which has the file oci-layout";

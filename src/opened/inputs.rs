@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::error::OpenedError;
+use anyhow::anyhow;
+
+use super::error::NotUnderstood;
 use super::form::{Named, NamedPath, recognise};
 use super::site::{Site, outside};
 use super::split::SplitDirectory;
@@ -37,11 +39,11 @@ pub enum OpenedInputs {
     /// One input, or several wheels or parts that belong together, as one tree.
     One(Box<Input>),
     /// Several that do not, and why. Each is an input, a host wheel together with its device wheels.
-    Several(Vec<Input>, OpenedError),
+    Several(Vec<Input>, anyhow::Error),
 }
 
 /// Lists what the user named.
-pub fn open(named: &[NamedPath], resources: &Arc<Resources>) -> Result<OpenedResult<OpenedInputs>, OpenedError> {
+pub fn open(named: &[NamedPath], resources: &Arc<Resources>) -> anyhow::Result<OpenedResult<OpenedInputs>> {
     let mut said = OpenedResult::default();
     let inputs = match named {
         [NamedPath { named: Named::Wheels(directory), .. }] => wheels(&said.keep(directory), resources)?,
@@ -67,12 +69,12 @@ pub fn open(named: &[NamedPath], resources: &Arc<Resources>) -> Result<OpenedRes
 }
 
 /// Lists wheels, of which only host wheels and their device wheels belong together. Anything else is one input.
-pub fn open_apart(named: &[NamedPath], resources: &Arc<Resources>) -> Result<OpenedResult<Vec<Input>>, OpenedError> {
+pub fn open_apart(named: &[NamedPath], resources: &Arc<Resources>) -> anyhow::Result<OpenedResult<Vec<Input>>> {
     let mut said = OpenedResult::default();
     let wheels = named.iter().map(|it| said.wheels_of(it)).collect::<Result<Vec<_>, _>>();
     match (wheels, named) {
         (Ok(wheels), _) => Ok(said.with(join::open_apart(&distinct(wheels.concat()), resources)?)),
-        (Err(OpenedError::Wheels(WheelsError::NotAWheel(_))), [_]) => {
+        (Err(error), [_]) if matches!(error.downcast_ref(), Some(WheelsError::NotAWheel(_))) => {
             let OpenedResult { inputs, notes, warnings } = open(named, resources)?;
             Ok(OpenedResult { inputs: inputs.into_vec(), notes, warnings })
         }
@@ -82,7 +84,7 @@ pub fn open_apart(named: &[NamedPath], resources: &Arc<Resources>) -> Result<Ope
 
 /// Lists all that the user named: of wheels, only host wheels and their device wheels are laid over each other, and an
 /// environment has the directories of packages outside of it as well. Artifacts are one tree, as they are installed.
-pub fn open_all(named: &NamedPath, resources: &Arc<Resources>) -> Result<OpenedResult<Vec<Input>>, OpenedError> {
+pub fn open_all(named: &NamedPath, resources: &Arc<Resources>) -> anyhow::Result<OpenedResult<Vec<Input>>> {
     let mut said = OpenedResult::default();
     let inputs = match &named.named {
         Named::Wheels(directory) => join::open_apart(&said.keep(directory), resources)?,
@@ -92,7 +94,7 @@ pub fn open_all(named: &NamedPath, resources: &Arc<Resources>) -> Result<OpenedR
             places.map(|place| Input::open(&place, resources)).collect::<Result<_, _>>()?
         }
         Named::Artifacts(found) if found.has_any() => {
-            vec![InstalledComponent::open_together(&named.path, found, resources).map_err(Box::new)?]
+            vec![InstalledComponent::open_together(&named.path, found, resources)?]
         }
         _ => one(named, resources)?.into_vec(),
     };
@@ -107,7 +109,7 @@ fn distinct(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
 }
 
 /// The split of which these directories are parts, with no other parts. `None` if one of them is something else.
-pub fn split_of_parts(paths: &[PathBuf]) -> Result<Option<SplitDirectory>, OpenedError> {
+pub fn split_of_parts(paths: &[PathBuf]) -> anyhow::Result<Option<SplitDirectory>> {
     let parts: BTreeSet<_> =
         paths.iter().filter(|path| path.is_dir()).filter_map(|path| path.canonicalize().ok()).collect();
     let Some(root) = parts.first().and_then(|part| part.parent()) else { return Ok(None) };
@@ -125,7 +127,7 @@ pub fn split_of_parts(paths: &[PathBuf]) -> Result<Option<SplitDirectory>, Opene
 
 impl OpenedInputs {
     /// The only input; fails if there are several.
-    pub fn into_one(self) -> Result<Input, OpenedError> {
+    pub fn into_one(self) -> anyhow::Result<Input> {
         match self {
             Self::One(input) => Ok(*input),
             Self::Several(_, reason) => Err(reason),
@@ -143,7 +145,7 @@ impl OpenedInputs {
 
 impl OpenedResult<()> {
     /// The wheels that one of several paths names.
-    fn wheels_of(&mut self, NamedPath { path, named }: &NamedPath) -> Result<Vec<PathBuf>, OpenedError> {
+    fn wheels_of(&mut self, NamedPath { path, named }: &NamedPath) -> anyhow::Result<Vec<PathBuf>> {
         named.check_local(path)?;
         match named {
             Named::Wheel => Ok(vec![path.clone()]),
@@ -183,7 +185,7 @@ impl OpenedResult<()> {
     }
 }
 
-fn one(NamedPath { path, named }: &NamedPath, resources: &Arc<Resources>) -> Result<OpenedInputs, OpenedError> {
+fn one(NamedPath { path, named }: &NamedPath, resources: &Arc<Resources>) -> anyhow::Result<OpenedInputs> {
     named.check_input(path)?;
     let input = match named {
         Named::Image(image) => image::open_root(image, resources)?,
@@ -194,11 +196,10 @@ fn one(NamedPath { path, named }: &NamedPath, resources: &Arc<Resources>) -> Res
 }
 
 /// The parts of a split laid over each other, or its only view, or its wheels.
-fn of_split(split: &SplitDirectory, path: &Path, resources: &Arc<Resources>) -> Result<OpenedInputs, OpenedError> {
-    let several = |path: &Path, number: usize, first: &str| OpenedError::SeveralViews {
-        path: path.to_owned(),
-        number,
-        first: first.to_owned(),
+fn of_split(split: &SplitDirectory, path: &Path, resources: &Arc<Resources>) -> anyhow::Result<OpenedInputs> {
+    let several = |path: &Path, number: usize, first: &str| {
+        let path = path.display();
+        anyhow!("{path}: it has {number} views of which each is a whole tree; name one of them, such as {first}")
     };
     let tree = |path: &Path| Ok(OpenedInputs::One(Box::new(Input::open(path, resources)?)));
     let parts: Vec<_> = split.parts().collect();
@@ -226,13 +227,13 @@ fn of_split(split: &SplitDirectory, path: &Path, resources: &Arc<Resources>) -> 
     }
 }
 
-fn lay_over(parts: &[PathBuf], resources: &Arc<Resources>) -> Result<OpenedInputs, OpenedError> {
+fn lay_over(parts: &[PathBuf], resources: &Arc<Resources>) -> anyhow::Result<OpenedInputs> {
     let parts = parts.iter().map(|part| Input::open(part, resources));
     Ok(OpenedInputs::One(Box::new(join::lay_over(parts.collect::<Result<_, _>>()?)?)))
 }
 
 /// Wheels as one tree if they belong together. What is said of a wheel holds for a directory of one.
-fn wheels(wheels: &[PathBuf], resources: &Arc<Resources>) -> Result<OpenedInputs, OpenedError> {
+fn wheels(wheels: &[PathBuf], resources: &Arc<Resources>) -> anyhow::Result<OpenedInputs> {
     Ok(match wheels {
         [only] => OpenedInputs::One(Box::new(Input::open(only, resources)?)),
         several => match join::open_several(several, resources)? {
@@ -244,7 +245,7 @@ fn wheels(wheels: &[PathBuf], resources: &Arc<Resources>) -> Result<OpenedInputs
 
 impl Named {
     /// Fails for a wheel on a server. It is for commands that cannot read one.
-    pub fn check_local(&self, path: &Path) -> Result<(), OpenedError> {
+    pub fn check_local(&self, path: &Path) -> anyhow::Result<()> {
         match self {
             Self::Remote => Err(SourceError::from(RemoteProblem::not_taken(path)).into()),
             _ => Ok(()),
@@ -252,7 +253,7 @@ impl Named {
     }
 
     /// Fails for a file that is a part of something, and no input by itself.
-    pub fn check_input(&self, path: &Path) -> Result<(), OpenedError> {
+    pub fn check_input(&self, path: &Path) -> anyhow::Result<()> {
         let name = path.display();
         let (what, way) = match self {
             Self::Archive => (
@@ -267,7 +268,7 @@ impl Named {
             ),
             _ => return Ok(()),
         };
-        Err(OpenedError::Packed { path: path.to_owned(), what, way })
+        Err(NotUnderstood::Packed { path: path.to_owned(), what, way }.into())
     }
 }
 
@@ -284,7 +285,7 @@ pub fn is_statement(path: &EntryPath) -> bool {
 /// Fails if an input in which nothing was found has wheels, a split, or symlinks out of it to anything but binaries without device
 /// code. That it has no device code would be a guess. Symlinks out of an unpacked wheel are none of a wheel: it is an installation of one
 /// package by symlinks to a cache.
-pub fn check_elsewhere(input: &Input, resources: &Arc<Resources>) -> Result<(), OpenedError> {
+pub fn check_elsewhere(input: &Input, resources: &Arc<Resources>) -> anyhow::Result<()> {
     let is_wheel = |path: &&EntryPath| path.name().ends_with(b".whl");
     let splits = || statements_in(input).collect();
     let wheels = || input.files().map(|(path, _)| path).filter(is_wheel).collect();
@@ -295,7 +296,7 @@ pub fn check_elsewhere(input: &Input, resources: &Arc<Resources>) -> Result<(), 
         let found = find();
         if let Some(first) = found.first().map(ToString::to_string) {
             let (path, number) = (input.location.clone(), found.len());
-            return Err(OpenedError::NotLookedInto { path, what, number, first });
+            return Err(NotUnderstood::NotLookedInto { path, what, number, first }.into());
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ mod statement;
 mod tarred;
 mod wheels;
 
-pub use error::OpenedError;
+pub use error::{NotUnderstood, is_not_understood};
 pub use form::{FORMS, FormRow, Named, NamedPath, recognise, recognise_all, recognise_all_unproved};
 pub use inputs::{
     OpenedInputs, OpenedResult, check_elsewhere, is_statement, open, open_all, open_apart, split_of_parts,

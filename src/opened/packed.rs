@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::error::OpenedError;
+use super::error::NotUnderstood;
 use super::place::Place;
 use super::tarred::TarredForm;
 use crate::gpu::TargetId;
@@ -58,7 +58,7 @@ const DECOMPRESSORS: [(TarCompression, &str); 3] =
     [(TarCompression::Gzip, "gunzip --keep"), (TarCompression::Zstd, "unzstd"), (TarCompression::Xz, "unxz --keep")];
 
 /// Refuses a file of one of these formats.
-pub(super) fn of_file(place: &Place) -> Result<(), OpenedError> {
+pub(super) fn of_file(place: &Place) -> anyhow::Result<()> {
     let head = place.head()?;
     let is_it = |form: &&PackedForm| {
         head.starts_with(form.magic) && form.extension.is_none_or(|extension| place.has_extension(extension))
@@ -70,7 +70,7 @@ pub(super) fn of_file(place: &Place) -> Result<(), OpenedError> {
 }
 
 /// Refuses a directory with the pieces of a collection: what all GPUs share, and what each of them adds.
-pub(super) fn of_directory(place: &Place) -> Result<(), OpenedError> {
+pub(super) fn of_directory(place: &Place) -> anyhow::Result<()> {
     let Some(listing) = place.listing()? else { return Ok(()) };
     // Another tree may have a directory of this name, in which something was collected.
     let has_gpu =
@@ -83,7 +83,7 @@ pub(super) fn of_directory(place: &Place) -> Result<(), OpenedError> {
 }
 
 /// Refuses a tar archive of an image or of source code.
-fn of_tar(place: &Place) -> Result<(), OpenedError> {
+fn of_tar(place: &Place) -> anyhow::Result<()> {
     let path = place.path.display();
     let (what, way) = match place.tarred()? {
         Some(TarredForm::DockerArchive) => (
@@ -107,12 +107,12 @@ fn of_tar(place: &Place) -> Result<(), OpenedError> {
     refused(&place.path, what, way)
 }
 
-fn refused(path: &Path, what: &'static str, way: String) -> Result<(), OpenedError> {
-    Err(OpenedError::Packed { path: path.to_owned(), what, way })
+fn refused(path: &Path, what: &'static str, way: String) -> anyhow::Result<()> {
+    Err(NotUnderstood::Packed { path: path.to_owned(), what, way }.into())
 }
 
 /// Refuses a reference to an image that is in no layout on disk.
-pub(super) fn of_reference(path: &Path) -> Result<(), OpenedError> {
+pub(super) fn of_reference(path: &Path) -> anyhow::Result<()> {
     let name = path.to_string_lossy();
     // A file or a directory may have such a name.
     if !TRANSPORTS.iter().any(|transport| name.starts_with(transport)) || path.exists() {

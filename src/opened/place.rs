@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use once_cell::unsync::OnceCell;
 
-use super::error::OpenedError;
+use super::error::NotUnderstood;
 use super::tarred::TarredForm;
 use crate::artifact::{FoundArtifacts, find_in};
 use crate::disk;
@@ -16,9 +16,9 @@ use crate::source::{DirectoryListing, SourceError, packing_of};
 const HEAD: u64 = 512;
 
 /// Fails if there is nothing at one of several paths.
-pub fn check_there<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), OpenedError> {
+pub fn check_there<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> anyhow::Result<()> {
     paths.into_iter().filter(|path| !is_url(path)).try_for_each(|path| match Place::new(path) {
-        Err(error @ (OpenedError::NotThere(_) | OpenedError::DeadMount { .. })) => Err(error),
+        Err(error) if error.is::<NotUnderstood>() => Err(error),
         _ => Ok(()),
     })
 }
@@ -37,12 +37,12 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn new(path: &Path) -> Result<Self, OpenedError> {
+    pub(super) fn new(path: &Path) -> anyhow::Result<Self> {
         if let Some(mount) = disk::dead_mount(path) {
-            return Err(OpenedError::DeadMount { path: path.to_owned(), mount });
+            return Err(NotUnderstood::DeadMount { path: path.to_owned(), mount }.into());
         }
         let metadata = path.metadata().map_err(|source| match source.raw_os_error() {
-            Some(libc::ENOENT | libc::ENOTDIR) => OpenedError::NotThere(path.to_owned()),
+            Some(libc::ENOENT | libc::ENOTDIR) => anyhow::Error::from(NotUnderstood::NotThere(path.to_owned())),
             _ => SourceError::Io { path: path.to_owned(), source }.into(),
         })?;
         let is_directory = metadata.is_dir();

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::error::OpenedError;
 use super::mounted::{is_mount, splits_in};
 use super::site::{Site, is_environment, is_prefix, sites_of};
 use super::statement::LocatedStatement;
@@ -54,7 +53,7 @@ impl SplitDirectory {
 
     /// Recognises views by the names in a directory. `None` if there is no view among them. In an environment, only a
     /// statement proves that these directories are views.
-    pub(super) fn of(listing: &DirectoryListing) -> Result<Option<Self>, OpenedError> {
+    pub(super) fn of(listing: &DirectoryListing) -> anyhow::Result<Option<Self>> {
         let Some(split) = Self::among(listing)? else { return Ok(None) };
         if is_prefix(listing)? && split.statement.is_none() {
             return Ok(None);
@@ -65,7 +64,7 @@ impl SplitDirectory {
         Ok(Some(Self { sites: sites_of(listing)?, others: Vec::new(), ..split }))
     }
 
-    fn among(listing: &DirectoryListing) -> Result<Option<Self>, OpenedError> {
+    fn among(listing: &DirectoryListing) -> anyhow::Result<Option<Self>> {
         let names = listing.own_directories();
         let has = |name: &str| names.iter().any(|it| it == name);
         let below = |name: &str| {
@@ -95,9 +94,9 @@ impl SplitDirectory {
         // Another run of `split` may have written wheels next to the views.
         let wheels = of_wheels.files("whl").chain(listing.files("whl")).collect();
         let splits = if is_mount && !has_host { splits_in(&listing.path)? } else { Vec::new() };
-        let splits = splits.into_iter().map(|(name, place)| {
-            Ok::<_, OpenedError>(Self::among(&DirectoryListing::read(&place)?)?.map(|split| (name, split)))
-        });
+        let splits = splits
+            .into_iter()
+            .map(|(name, place)| anyhow::Ok(Self::among(&DirectoryListing::read(&place)?)?.map(|split| (name, split))));
         let splits = splits.filter_map(Result::transpose).collect::<Result<_, _>>()?;
         let is_part = |name: &String| RESERVED.contains(&name.as_str()) || devices.contains(name);
         let mut others = listing.directory_names();
@@ -230,7 +229,7 @@ fn devices(
     statement: Option<&LocatedStatement>,
     (has_host, path): (bool, &Path),
     thin_wheels: &[PathBuf],
-) -> Result<Vec<String>, OpenedError> {
+) -> anyhow::Result<Vec<String>> {
     let parts = statement.map(LocatedStatement::parts).transpose()?;
     let is_named = |name: &String| match &parts {
         // Other directories may be there if the split has a statement.

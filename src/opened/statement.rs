@@ -1,12 +1,14 @@
 //! Statements of splits on a disk: `.kpackfs/split.json` in the directory of a split.
 
+use std::fmt::Display;
 use std::path::Path;
 
-use super::error::OpenedError;
+use anyhow::anyhow;
+
 use crate::gpu::{BundleKey, GpuSet};
 use crate::memory::{Parser, WholeFile};
 use crate::source::{EntryPath, Input, SourceError};
-use crate::split::{FAT, MERGED, STATEMENT, Statement, StatementError, THIN};
+use crate::split::{FAT, MERGED, STATEMENT, Statement, THIN};
 use crate::view::REPORTS;
 use crate::{disk, wheel};
 
@@ -38,12 +40,12 @@ fn here(directory: &Path) -> &Path {
 
 impl LocatedStatement {
     /// The statement in the output of `split` or in a mount; `None` if there is none.
-    pub fn of_split(directory: &Path) -> Result<Option<Self>, OpenedError> {
+    pub fn of_split(directory: &Path) -> anyhow::Result<Option<Self>> {
         Self::read(directory, STATEMENT)
     }
 
     /// The statement of this name in the output of `split` or in a mount; `None` if there is none.
-    pub fn read(directory: &Path, name: &str) -> Result<Option<Self>, OpenedError> {
+    pub fn read(directory: &Path, name: &str) -> anyhow::Result<Option<Self>> {
         let path = directory.join(REPORTS).join(name);
         if !path.is_file() {
             return Ok(None);
@@ -53,7 +55,7 @@ impl LocatedStatement {
     }
 
     /// The statement of the split to which a directory belongs as a part, a merged view or a thin view.
-    pub fn of_part(part: &Path) -> Result<Option<Self>, OpenedError> {
+    pub fn of_part(part: &Path) -> anyhow::Result<Option<Self>> {
         let Ok(real) = part.canonicalize() else { return Ok(None) };
         // What was joined is no part of a split any more.
         let name = real.file_name().filter(|name| *name != FAT);
@@ -71,23 +73,26 @@ impl LocatedStatement {
     }
 
     /// Parses a statement.
-    pub fn parse(path: String, bytes: &[u8]) -> Result<Self, OpenedError> {
-        let failed = |source| OpenedError::Statement { path: path.clone(), source };
-        Ok(Self { statement: Statement::parse(bytes).map_err(failed)?, path })
+    pub fn parse(path: String, bytes: &[u8]) -> anyhow::Result<Self> {
+        Ok(Self { statement: Statement::parse(bytes).map_err(|error| unusable(&path, &error))?, path })
     }
 
     /// The error of a field that cannot be used.
-    pub fn failed(&self, source: impl Into<StatementError>) -> OpenedError {
-        OpenedError::Statement { path: self.path.clone(), source: source.into() }
+    pub fn failed(&self, error: &impl Display) -> anyhow::Error {
+        unusable(&self.path, error)
     }
 
     /// The targets laid over the host part.
-    pub fn arch(&self) -> Result<Vec<BundleKey>, OpenedError> {
-        self.statement.arch().map_err(|source| self.failed(source))
+    pub fn arch(&self) -> anyhow::Result<Vec<BundleKey>> {
+        self.statement.arch().map_err(|error| self.failed(&error))
     }
 
     /// The parts that must exist.
-    pub fn parts(&self) -> Result<Vec<EntryPath>, OpenedError> {
-        self.statement.parts().map_err(|source| self.failed(source))
+    pub fn parts(&self) -> anyhow::Result<Vec<EntryPath>> {
+        self.statement.parts().map_err(|error| self.failed(&error))
     }
+}
+
+fn unusable(path: &str, error: &impl Display) -> anyhow::Error {
+    anyhow!("{path}: this statement of a split cannot be read: {error}; split again, or copy the whole output again")
 }

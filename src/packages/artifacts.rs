@@ -4,60 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::{Context, anyhow, bail};
+
 use super::listed::check_listed;
 use super::part_inputs::PartInputs;
-use crate::artifact::{
-    ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, ManifestError, find, name_of_archive,
-};
+use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, find, name_of_archive};
 use crate::gpu::{BundleKey, TargetId};
-use crate::join::WheelsError;
 use crate::kpack::{ArchiveRope, BundleJobs};
 use crate::metrics::Progress;
 use crate::resources::Resources;
-use crate::rope::ReadError;
 use crate::source::{Attributes, EntryPath, Input, SourceError};
-use crate::split::{HOST, Packaging, Plan, PlanOptions, SplitError, SplitFacts, SplitId};
+use crate::split::{HOST, Packaging, Plan, PlanOptions, SplitFacts, SplitId};
 use crate::tree::NodeKind;
 use crate::view::items::{Item, add_directories, device_parts, host_part};
 use crate::view::{TreeManifest, part_manifests};
 
-/// Why an artifact cannot be shown.
+/// Nothing in a directory of artifacts is fat.
 #[derive(Debug, thiserror::Error)]
-pub enum ArtifactError {
-    /// It cannot be listed.
-    #[error(transparent)]
-    Source(#[from] SourceError),
-    /// Its manifest cannot be used.
-    #[error(transparent)]
-    Manifest(#[from] ManifestError),
-    /// The planner refuses it.
-    #[error("{}: {source}", location.display())]
-    Split { location: PathBuf, source: SplitError },
-    /// A binary in it cannot be split. If it were published unchanged, it would replace one that is split elsewhere.
-    #[error("{}: it cannot be split, so it is left out: {reasons}", location.display())]
-    Unsplit { location: PathBuf, reasons: String },
-    /// The name of its directory is not that of an artifact.
-    #[error("{}: an artifact is called <component>_<family>; name the component with --artifact-prefix", .0.display())]
-    Name(PathBuf),
-    /// A prefix for component names was given for several artifacts.
-    #[error("{}: --artifact-prefix and --group name one artifact; these get their names from their directories", .0.display())]
-    OneName(PathBuf),
-    /// It is a tar archive of something else.
-    #[error("{}: a tar archive that is no artifact, <component>_<family> with {MANIFEST}; name it alone, or unpack it", .0.display())]
-    Archive(PathBuf),
-    /// It has been split already, or has nothing to split.
-    #[error("{}: there is nothing to split: all artifacts in it are generic or have been split already", .0.display())]
-    Nothing(PathBuf),
-    /// A file of a part that was split before is not what it was.
-    #[error("{}: {reason}; copy the part again, or split its artifact again", file.display())]
-    Damaged { file: PathBuf, reason: String },
-    /// Artifacts cannot be laid over each other.
-    #[error(transparent)]
-    Overlay(#[from] WheelsError),
-    /// A file of it cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-}
+#[error("{}: there is nothing to split: all artifacts in it are generic or have been split already", .0.display())]
+pub struct NothingToSplit(PathBuf);
 
 /// A part of an artifact.
 #[derive(Clone, Debug)]
@@ -104,7 +69,7 @@ pub struct Artifacts {
     /// Notes for the user.
     pub notes: Vec<String>,
     /// Artifacts that could not be used.
-    pub failures: Vec<ArtifactError>,
+    pub failures: Vec<anyhow::Error>,
     /// The artifacts as they were listed.
     pub inputs: PartInputs,
 }
@@ -117,7 +82,7 @@ impl Artifacts {
         options: &PlanOptions,
         jobs: &Arc<BundleJobs>,
         progress: &Progress,
-    ) -> Result<Self, ArtifactError> {
+    ) -> anyhow::Result<Self> {
         let mut artifacts = Self::default();
         match found {
             FoundArtifacts::One => {
@@ -132,7 +97,10 @@ impl Artifacts {
             }
             FoundArtifacts::Several { artifacts: found, others, archives } => {
                 if options.group.is_some() {
-                    return Err(ArtifactError::OneName(location.to_owned()));
+                    bail!(
+                        "{}: --artifact-prefix and --group name one artifact; these get their names from their directories",
+                        location.display()
+                    );
                 }
                 artifacts.note_others(location, others, archives);
                 for (name, place) in found {
@@ -148,11 +116,11 @@ impl Artifacts {
                                 .push(format!("{place}: left out: it is split already, {generic} is next to it"));
                         }
                         Some((_, ArtifactRole::Generic)) => {}
-                        None => artifacts.failures.push(ArtifactError::Name(place.clone())),
+                        None => artifacts.failures.push(unnamed(place)),
                     }
                 }
                 if artifacts.parts.is_empty() && artifacts.failures.is_empty() {
-                    return Err(ArtifactError::Nothing(location.to_owned()));
+                    return Err(NothingToSplit(location.to_owned()).into());
                 }
             }
         }
@@ -166,7 +134,7 @@ impl Artifacts {
         options: &PlanOptions,
         jobs: &Arc<BundleJobs>,
         progress: &Progress,
-    ) -> Result<Self, ArtifactError> {
+    ) -> anyhow::Result<Self> {
         let mut artifacts = Self::default();
         let Some(FoundArtifacts::Several { artifacts: found, others, archives }) =
             find(location).map_err(SourceError::at(location))?
@@ -207,7 +175,7 @@ impl Artifacts {
             name.split_once(".tar").is_some_and(|(artifact, _)| location.join(artifact).join(MANIFEST).is_file())
         };
         let packed = archives.iter().filter(|name| !is_unpacked(name));
-        self.failures.extend(packed.map(|name| ArtifactError::Archive(location.join(name))));
+        self.failures.extend(packed.map(|name| no_artifact(&location.join(name))));
     }
 
     fn add_fat(&mut self, location: &Path, options: PlanOptions, jobs: &Arc<BundleJobs>, progress: &Progress) {
@@ -249,15 +217,29 @@ fn is_wanted(name: &ArtifactName, options: &PlanOptions) -> bool {
     target.map_or(true, |target| options.targets.contains(&Packaging::Processors.key_of(&target)))
 }
 
-fn name_of(location: &Path) -> Result<ArtifactName, ArtifactError> {
+/// The error about an artifact whose directory has another name.
+pub(super) fn unnamed(artifact: &Path) -> anyhow::Error {
+    let place = artifact.display();
+    anyhow!("{place}: an artifact is called <component>_<family>; name the component with --artifact-prefix")
+}
+
+/// The error about another tar archive next to artifacts.
+pub(super) fn no_artifact(archive: &Path) -> anyhow::Error {
+    let place = archive.display();
+    anyhow!(
+        "{place}: a tar archive that is no artifact, <component>_<family> with {MANIFEST}; name it alone, or unpack it"
+    )
+}
+
+fn name_of(location: &Path) -> anyhow::Result<ArtifactName> {
     let absolute = location.canonicalize().map_err(SourceError::at(location))?;
     let name = name_of_archive(&absolute).filter(|_| absolute.is_file());
     let name = name.or_else(|| absolute.file_name()?.to_str()).and_then(ArtifactName::parse);
-    name.ok_or_else(|| ArtifactError::Name(location.to_owned()))
+    name.ok_or_else(|| unnamed(location))
 }
 
 /// Removes its manifest from an artifact, and files that the manifest does not name. Also returns a note about those files.
-fn keep_installed(input: &mut Input, location: &Path) -> Result<(Manifest, Option<String>), ArtifactError> {
+fn keep_installed(input: &mut Input, location: &Path) -> anyhow::Result<(Manifest, Option<String>)> {
     let manifest = Manifest::of(input)?;
     let manifest = Manifest { prefixes: manifest.present(input) };
     let note = manifest.keep_installed(input).map(|(count, one)| {
@@ -274,17 +256,16 @@ impl SplitArtifact {
         options: PlanOptions,
         jobs: &Arc<BundleJobs>,
         progress: &Progress,
-    ) -> Result<(Self, Vec<String>), ArtifactError> {
+    ) -> anyhow::Result<(Self, Vec<String>)> {
         let mut input = Input::open(location, jobs.resources())?;
         let (manifest, note) = keep_installed(&mut input, location)?;
         let roots = Some(manifest.prefixes.clone());
         let options = PlanOptions { overlay_roots: roots, packaging: Packaging::Processors, ..options };
-        let refused = |source| ArtifactError::Split { location: location.to_owned(), source };
-        let plan = Plan::make(&input, &options, jobs, progress).map_err(refused)?;
-        if !plan.unsplit.is_empty() {
-            return Err(ArtifactError::Unsplit { location: location.to_owned(), reasons: plan.warnings.join("; ") });
-        }
         let place = location.display();
+        let plan = Plan::make(&input, &options, jobs, progress).with_context(|| place.to_string())?;
+        if !plan.unsplit.is_empty() {
+            bail!("{place}: it cannot be split, so it is left out: {}", plan.warnings.join("; "));
+        }
         let mut notes: Vec<_> = plan.warnings.iter().map(|warning| format!("{place}/{warning}")).collect();
         notes.extend(note);
         notes.extend(empty_selection(&plan, &options).map(|note| format!("{place}: {note}")));
@@ -350,7 +331,7 @@ impl ArtifactPart {
         location: &Path,
         name: ArtifactName,
         resources: &Arc<Resources>,
-    ) -> Result<(Self, Input, Option<String>), ArtifactError> {
+    ) -> anyhow::Result<(Self, Input, Option<String>)> {
         let mut input = Input::open(location, resources)?;
         if !name.is_generic() {
             check_listed(&input)?;

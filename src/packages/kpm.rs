@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::artifact::{Kpm, KpmEntry};
-use crate::kpack::{ArchiveReader, ArchiveRope, KpackError};
+use crate::kpack::{ArchiveReader, ArchiveRope};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::EntryPath;
 use crate::tree::Body;
@@ -25,11 +25,11 @@ pub(crate) struct Listed {
 }
 
 /// The manifest entry for the archive at `path`. An archive of the input is opened.
-pub(crate) fn listed(path: &EntryPath, body: &Body, archive: Option<&Arc<ArchiveRope>>) -> Result<Listed, KpackError> {
+pub(crate) fn listed(path: &EntryPath, body: &Body, archive: Option<&Arc<ArchiveRope>>) -> anyhow::Result<Listed> {
     let (targets, kernel_count) = if let Some(archive) = archive {
         (vec![archive.target().to_string()], archive.entries().len())
     } else {
-        let reader = ArchiveReader::open(body.content().map_err(std::io::Error::other)?)?;
+        let reader = ArchiveReader::open(body.content()?)?;
         (reader.toc().gfx_arches.clone(), reader.entries().count())
     };
     let file = String::from_utf8_lossy(path.name()).into_owned();

@@ -7,12 +7,11 @@ use crate::artifact::MANIFEST;
 use crate::rope::{Rope, Segment};
 use crate::source::{Attributes, EntryPath};
 use crate::tree::{Body, NodeKind, Tree};
-use crate::view::ViewError;
 use crate::view::items::fill;
 use crate::view::layout::{directory, show_reports};
 
 /// The tree of a mount: a directory for each part.
-pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(String, Body)>) -> Result<Tree, ViewError> {
+pub fn lay_out_artifacts(parts: &[ArtifactPart], reports: Vec<(String, Body)>) -> anyhow::Result<Tree> {
     let owner =
         parts.first().map_or(Attributes { mode: 0, uid: 0, gid: 0, mtime: 0, mtime_nanoseconds: 0 }, |it| it.root);
     let root = Attributes { mode: 0o755, ..owner };

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::artifacts::ArtifactError;
+use anyhow::anyhow;
+
 use crate::kpack::ArchiveReader;
 use crate::memory::{Parser, WholeFile};
 use crate::rope::Content;
@@ -12,10 +13,13 @@ use crate::view::{MANIFEST_INSIDE, REPORTS};
 
 /// Fails if a file that the manifest of a part lists is missing, is of another size, or is an archive that cannot be opened. A
 /// package of what is there would look complete. Parts that other tools made have no manifest.
-pub(super) fn check_listed(part: &Input) -> Result<(), ArtifactError> {
+pub(super) fn check_listed(part: &Input) -> anyhow::Result<()> {
     let path = EntryPath::root().child(REPORTS.as_bytes()).child(MANIFEST_INSIDE.as_bytes());
     let Some(content) = part.content(&path) else { return Ok(()) };
-    let damaged = |path: &str, reason: String| ArtifactError::Damaged { file: part.location.join(path), reason };
+    let damaged = |path: &str, reason: String| {
+        let file = part.location.join(path);
+        anyhow!("{}: {reason}; copy the part again, or split its artifact again", file.display())
+    };
     let unusable = |reason: String| damaged(&path.to_text(), reason);
     let bytes = WholeFile::of(Parser::Manifest, &**content).map_err(|error| unusable(error.to_string()))?;
     let manifest = PartManifest::parse(&bytes).map_err(|error| unusable(error.to_string()))?;

@@ -2,7 +2,6 @@
 
 mod artifacts;
 mod component;
-mod error;
 mod kpm;
 mod layout;
 mod listed;
@@ -10,9 +9,8 @@ mod package;
 mod part_inputs;
 mod recombined;
 
-pub use artifacts::{ArtifactError, ArtifactPart, Artifacts, PartSplit, SplitArtifact};
+pub use artifacts::{ArtifactPart, Artifacts, NothingToSplit, PartSplit, SplitArtifact};
 pub use component::InstalledComponent;
-pub use error::{LeftOut, RecombineError};
 pub use layout::lay_out_artifacts;
 pub use part_inputs::PartInputs;
 pub use recombined::{Recombined, Shards};

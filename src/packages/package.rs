@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use anyhow::{Context, bail};
+
 use super::artifacts::ArtifactPart;
-use super::error::RecombineError;
 use super::kpm::{Listing, listed};
 use crate::artifact::{ArtifactName, Combined, Kpm, Manifest};
 use crate::database::{Databases, named_arch};
@@ -38,7 +39,7 @@ impl Package {
         Self { name: combined.name.clone(), is_strict, wants_kpm, ..Self::default() }
     }
 
-    pub(crate) fn add(&mut self, part: &ArtifactPart) -> Result<(), RecombineError> {
+    pub(crate) fn add(&mut self, part: &ArtifactPart) -> anyhow::Result<()> {
         self.root.get_or_insert(part.root);
         for item in &part.items {
             if let NodeKind::Directory(_) = item.kind {
@@ -55,17 +56,17 @@ impl Package {
         Ok(())
     }
 
-    fn add_item(&mut self, part: &ArtifactPart, item: &Item) -> Result<(), RecombineError> {
+    fn add_item(&mut self, part: &ArtifactPart, item: &Item) -> anyhow::Result<()> {
         if let Some((existing, first)) = self.items.get(&item.path) {
             if is_same(existing, item)? {
                 return Ok(());
             }
             let (first, second) = (first.clone(), part.label(&item.path));
-            let error = RecombineError::Conflict { name: self.name.clone(), first, second };
+            let conflict = conflict(&first, &second, &self.name);
             if self.is_strict {
-                return Err(error);
+                bail!(conflict);
             }
-            self.notes.push(format!("{error}; the first is used"));
+            self.notes.push(format!("{conflict}; the first is used"));
             return Ok(());
         }
         self.manifest.prefixes.extend(part.manifest.prefix_of(&item.path).cloned());
@@ -76,23 +77,23 @@ impl Package {
         Ok(())
     }
 
-    fn add_kpm(&mut self, part: &ArtifactPart, item: &Item) -> Result<(), RecombineError> {
+    fn add_kpm(&mut self, part: &ArtifactPart, item: &Item) -> anyhow::Result<()> {
         let NodeKind::File { body, .. } = &item.kind else { return Ok(()) };
         let content = body.content()?;
-        let label = || part.label(&item.path).into();
-        let bytes = WholeFile::of(Parser::Kpm, &*content).map_err(|it| ReadError::damaged(&label(), it.to_string()))?;
-        let failed = |source| RecombineError::Kpm { file: part.label(&item.path), source };
-        let kpm = Kpm::parse(&bytes).map_err(failed)?;
+        let label = || part.label(&item.path);
+        let bytes =
+            WholeFile::of(Parser::Kpm, &*content).map_err(|it| ReadError::damaged(&label().into(), it.to_string()))?;
+        let kpm = Kpm::parse(&bytes).with_context(label)?;
         self.manifest.prefixes.extend(part.manifest.prefix_of(&item.path).cloned());
         match self.kpms.entry(item.path.clone()) {
             std::collections::btree_map::Entry::Vacant(slot) => drop(slot.insert(kpm)),
-            std::collections::btree_map::Entry::Occupied(mut slot) => slot.get_mut().merge(kpm).map_err(failed)?,
+            std::collections::btree_map::Entry::Occupied(mut slot) => slot.get_mut().merge(kpm).with_context(label)?,
         }
         Ok(())
     }
 
     /// The part; `None` if nothing is left of it.
-    pub(crate) fn finish(mut self) -> Result<Option<ArtifactPart>, RecombineError> {
+    pub(crate) fn finish(mut self) -> anyhow::Result<Option<ArtifactPart>> {
         let Some(root) = self.root.filter(|_| !self.items.is_empty()) else { return Ok(None) };
         self.check_directories()?;
         self.manifest.prefixes.sort();
@@ -113,18 +114,20 @@ impl Package {
     }
 
     /// Refuses a file or symlink of one shard at the path of another one's directory.
-    fn check_directories(&self) -> Result<(), RecombineError> {
+    fn check_directories(&self) -> anyhow::Result<()> {
         // The part that contains a file also has the directories above it.
         for (path, (_, directory)) in &self.directories {
             if let Some((_, file)) = self.items.get(path) {
-                let (file, directory) = (file.clone(), directory.clone());
-                return Err(RecombineError::NotADirectory { name: self.name.clone(), file, directory });
+                let name = &self.name;
+                bail!(
+                    "{file} and {directory}: a file and a directory would have one place in {name}; take one out of its shard"
+                );
             }
         }
         Ok(())
     }
 
-    fn kpm_items(&mut self, root: Attributes) -> Result<Vec<Item>, RecombineError> {
+    fn kpm_items(&mut self, root: Attributes) -> anyhow::Result<Vec<Item>> {
         let listing = |(path, kpm)| (path, Listing { kpm, archives: Vec::new() });
         let mut listings: BTreeMap<EntryPath, Listing> =
             std::mem::take(&mut self.kpms).into_iter().map(listing).collect();
@@ -132,8 +135,7 @@ impl Package {
             for (path, (item, label)) in &self.items {
                 let Some(directory) = path.parent().filter(|it| it.name() == b".kpack") else { continue };
                 let NodeKind::File { body, .. } = &item.kind else { continue };
-                let failed = |source| RecombineError::Archive { file: label.clone(), source };
-                let listed = listed(path, body, self.archives.get(path)).map_err(failed)?;
+                let listed = listed(path, body, self.archives.get(path)).with_context(|| label.clone())?;
                 let prefix = directory.parent().map(|prefix| prefix.to_string()).unwrap_or_default();
                 let manifest = directory.child(format!("{}.kpm", self.name.component).as_bytes());
                 let listing = listings
@@ -149,6 +151,11 @@ impl Package {
         };
         Ok(listings.into_iter().map(item).collect())
     }
+}
+
+/// What is said of two different files that have one path in a package.
+pub(super) fn conflict(first: &str, second: &str, package: &ArtifactName) -> String {
+    format!("{first} and {second}: they differ and would be the same file of {package}")
 }
 
 /// Whether a file of a device part is an archive or belongs to a database. Files in a directory of a processor, and

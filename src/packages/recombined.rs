@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::{anyhow, bail};
+
 use super::artifacts::{ArtifactPart, Artifacts};
-use super::error::{LeftOut, RecombineError};
-use super::package::{Package, is_in_archive_directory};
+use super::package::{Package, conflict, is_in_archive_directory};
 use super::part_inputs::PartInputs;
-use crate::artifact::{ArtifactName, PackagingConfig, Recombination, recombine, shards};
+use crate::artifact::{ArtifactName, Missing, PackagingConfig, Recombination, recombine, shards};
 use crate::kpack::BundleJobs;
 use crate::metrics::Progress;
 use crate::resources::Resources;
@@ -52,7 +53,7 @@ impl Shards {
         options: &PlanOptions,
         resources: &Arc<Resources>,
         progress: &Progress,
-    ) -> Result<Self, RecombineError> {
+    ) -> anyhow::Result<Self> {
         let found = shards(place).map_err(|source| SourceError::Io { path: place.to_owned(), source })?;
         let mut all = Self { place: place.to_owned(), is_whole: components.is_empty(), ..Self::default() };
         let jobs = BundleJobs::new(resources);
@@ -60,7 +61,7 @@ impl Shards {
             let mut artifacts = Artifacts::shard(&location, components, options, &jobs, progress)?;
             // A package without one of its artifacts would look complete.
             if !artifacts.failures.is_empty() {
-                return Err(artifacts.failures.swap_remove(0).into());
+                return Err(artifacts.failures.swap_remove(0));
             }
             all.notes.extend(artifacts.notes);
             all.inputs.extend(artifacts.inputs);
@@ -72,18 +73,17 @@ impl Shards {
 
     /// Joins them according to the configuration at `config_path`. With `kpm`, packages get manifests of their
     /// archives.
-    pub fn recombine(
-        &self,
-        config: &PackagingConfig,
-        config_path: &Path,
-        kpm: bool,
-    ) -> Result<Recombined, RecombineError> {
+    pub fn recombine(&self, config: &PackagingConfig, config_path: &Path, kpm: bool) -> anyhow::Result<Recombined> {
         let names: Vec<_> = self.parts.iter().map(|(shard, part)| (shard.as_str(), &part.name)).collect();
         let decision = recombine(config, &names);
         let part = |number: usize| self.parts.get(number).map(|(_, part)| part);
         if decision.generic.is_empty() {
-            let (place, existing) = (self.place.clone(), self.names.clone());
-            return Err(RecombineError::NoPrimary { place, shard: config.primary_shard.clone(), existing });
+            bail!(
+                "{}: no generic artifacts found in the primary shard {:?}; SHARDS, which should have it, has {}",
+                self.place.display(),
+                config.primary_shard,
+                self.names.join(", ")
+            );
         }
         let mut notes = self.notes.clone();
         notes.extend(self.notes_about(config, config_path, &decision)?);
@@ -120,7 +120,7 @@ impl Shards {
         config: &PackagingConfig,
         config_path: &Path,
         decision: &Recombination,
-    ) -> Result<Vec<String>, RecombineError> {
+    ) -> anyhow::Result<Vec<String>> {
         let part = |number: usize| self.parts.get(number).map(|(_, part)| part);
         let mut notes = Vec::new();
         for duplicate in &decision.duplicates {
@@ -129,27 +129,34 @@ impl Shards {
                 continue;
             }
             let (first, second, name) = named_duplicate(first, second);
+            let both = format!("{first} and {second}: both are device code for {name}");
             if config.validation.error_on_duplicate_device_code {
-                return Err(RecombineError::Duplicate { name, first, second });
+                bail!(
+                    "{both}; take it out of one shard (--exclude-targets), or set error_on_duplicate_device_code to false to use the \
+                     first"
+                );
             }
-            notes.push(format!("{first} and {second}: both are device code for {name}; the first is used"));
+            notes.push(format!("{both}; the first is used"));
         }
         for left_out in self.left_out(config, decision) {
             if config.validation.error_on_left_out_host_code {
-                return Err(RecombineError::LeftOut { left_out });
+                bail!(
+                    "{left_out}; make that shard the primary one, take this out of it, or set error_on_left_out_host_code to false to \
+                     leave it out"
+                );
             }
-            notes.push(left_out.to_string());
+            notes.push(left_out);
         }
         for missing in &decision.missing {
-            let (place, config_path) = (self.place.clone(), config_path.to_owned());
-            let (name, group) = (missing.name.clone(), missing.group.clone());
-            let error = RecombineError::Missing { place, config: config_path, name, group };
+            let (place, config_path) = (self.place.display(), config_path.display());
+            let Missing { name, group } = missing;
+            let lack = format!("{place}: group {group} of {config_path} wants {name}, which no shard there has");
             if config.validation.error_on_missing_architecture {
-                return Err(error);
+                bail!(lack);
             }
             // Many components skip some processors. A processor that no component has is probably misspelt.
             if !self.parts.iter().any(|(_, part)| part.name.family == missing.name.family) {
-                notes.push(error.to_string());
+                notes.push(lack);
             }
         }
         let used = self.parts.iter().filter_map(|(_, part)| config.override_of(&part.name.component));
@@ -164,8 +171,8 @@ impl Shards {
         Ok(notes)
     }
 
-    /// The host code of all shards that goes into no package.
-    fn left_out(&self, config: &PackagingConfig, decision: &Recombination) -> Vec<LeftOut> {
+    /// Sentences about the host code of all shards that goes into no package.
+    fn left_out(&self, config: &PackagingConfig, decision: &Recombination) -> Vec<String> {
         let part = |number: usize| self.parts.get(number).map(|(_, part)| part);
         let left_out = |&(other, primary): &(usize, Option<usize>)| {
             let (other, primary) = (part(other)?, primary.and_then(part));
@@ -175,20 +182,31 @@ impl Shards {
                 is_file(item) && !existing.contains(&item.path) && !is_in_archive_directory(other, &item.path)
             };
             let mut lost = other.items.iter().filter(is_lost).map(|item| &item.path);
-            let one = lost.next()?.clone();
-            let files = (1 + lost.count(), one);
-            let (artifact, primary_shard) = (other.origin.clone(), config.primary_shard.clone());
-            Some(LeftOut { artifact, primary: primary_shard, files, has_component: primary.is_some() })
+            let one = lost.next()?;
+            let (these, them) = match lost.count() {
+                0 => (format!("{one} is"), "it"),
+                others => (format!("{} files such as {one} are", 1 + others), "them"),
+            };
+            let lack = match primary {
+                Some(_) => format!("does not have {them}"),
+                None => "does not have this component".to_owned(),
+            };
+            let (artifact, shard) = (&other.origin, &config.primary_shard);
+            Some(format!(
+                "{artifact}: {these} host code that no package would have: the primary shard {shard:?} {lack}"
+            ))
         };
         decision.other_generic.iter().filter_map(left_out).collect()
     }
 
-    fn compare_generic(&self, primary: &ArtifactPart) -> Result<(), RecombineError> {
+    fn compare_generic(&self, primary: &ArtifactPart) -> anyhow::Result<()> {
         let others = self.parts.iter().map(|(_, part)| part).filter(|part| part.name == primary.name);
         for other in others.filter(|other| other.origin != primary.origin) {
             let mismatch = |path: &EntryPath, reason| {
                 let (first, second) = (primary.label(path), other.label(path));
-                Err(RecombineError::GenericMismatch { first, second, reason })
+                Err(anyhow!(
+                    "{first} and {second}: {reason}; verify_generic_artifacts_match wants all shards to have the same host code"
+                ))
             };
             let mut theirs: BTreeMap<_, _> = other.items.iter().map(|item| (&item.path, item)).collect();
             for item in &primary.items {
@@ -210,13 +228,13 @@ impl Shards {
 }
 
 /// Refuses device code that would be installed over different host code.
-fn check_overlay(generic: &ArtifactPart, package: &ArtifactPart) -> Result<(), RecombineError> {
+fn check_overlay(generic: &ArtifactPart, package: &ArtifactPart) -> anyhow::Result<()> {
     let existing: BTreeMap<_, _> = generic.items.iter().map(|item| (&item.path, item)).collect();
     for item in &package.items {
         let Some(host) = existing.get(&item.path) else { continue };
         if !is_same(host, item)? {
             let (first, second) = (generic.label(&item.path), package.label(&item.path));
-            return Err(RecombineError::Conflict { name: package.name.clone(), first, second });
+            bail!(conflict(&first, &second, &package.name));
         }
     }
     Ok(())

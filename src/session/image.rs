@@ -1,12 +1,10 @@
 //! An image whose root file system is planned.
 
 use super::choices::Stages;
-use super::error::SessionError;
 use super::opening::Session;
 use super::prepared::Prepared;
 use crate::gpu::TargetId;
 use crate::image::{DeviceParts, Image, ImageReference, LayeredImage};
-use crate::opened::OpenedError;
 use crate::report::LayerSummary;
 use crate::view::gpus_of;
 
@@ -19,22 +17,20 @@ pub(crate) struct PreparedImage {
 
 impl PreparedImage {
     /// Plans the split of an image's root file system.
-    pub(crate) fn open<S: Stages>(reference: &ImageReference, session: &Session<'_, S>) -> Result<Self, SessionError> {
+    pub(crate) fn open<S: Stages>(reference: &ImageReference, session: &Session<'_, S>) -> anyhow::Result<Self> {
         let resources = session.resources;
-        let image = Image::open(reference, resources).and_then(|image| LayeredImage::open(image, resources));
-        let image = image.map_err(OpenedError::from)?;
-        let root = || image.root_input().map_err(OpenedError::from);
-        let prepared = session.plan_alone(root()?)?;
+        let image = LayeredImage::open(Image::open(reference, resources)?, resources)?;
+        let prepared = session.plan_alone(image.root_input()?)?;
         // Joining has removed archives from the input of the plan.
-        let parts = DeviceParts::find(&root()?, &prepared.plan.options.databases);
+        let parts = DeviceParts::find(&image.root_input()?, &prepared.plan.options.databases);
         Ok(Self { image, prepared, parts })
     }
 
     /// What the layers have.
-    pub(crate) fn layers(&self) -> Result<Vec<LayerSummary>, SessionError> {
+    pub(crate) fn layers(&self) -> anyhow::Result<Vec<LayerSummary>> {
         let Prepared { input, plan, .. } = &self.prepared;
         let gpus: Vec<TargetId> = gpus_of(plan).iter().map(|gpu| gpu.first().clone()).collect();
-        let usages = self.image.usage(input, plan, &self.parts).map_err(OpenedError::from)?;
+        let usages = self.image.usage(input, plan, &self.parts)?;
         Ok(usages.into_iter().map(|usage| LayerSummary::of(usage, &gpus)).collect())
     }
 }

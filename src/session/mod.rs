@@ -3,7 +3,6 @@
 //! It prints nothing. What is to be said is returned, and the command line says it.
 
 mod choices;
-mod error;
 mod image;
 mod opening;
 mod prepared;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::choices::{SplitChoices, Stages};
-use super::error::SessionError;
 use crate::gpu::BundleKey;
 use crate::join;
 use crate::join::Joined;
@@ -46,7 +45,7 @@ impl Prepared {
         (share, jobs): (Share, &Arc<BundleJobs>),
         resources: &Arc<Resources>,
         stages: &impl Stages,
-    ) -> Result<Self, SessionError> {
+    ) -> anyhow::Result<Self> {
         if share != Share::Collected && resources.policy.hash_members && states_digests(&input) {
             input.hash_members();
         }
@@ -79,14 +78,14 @@ impl Prepared {
     }
 
     /// The wheels of an index: those that are made, or else the wheels of the input as they are. Fails for a tree.
-    pub(crate) fn listed(&self) -> Result<Vec<ListedWheel>, SessionError> {
+    pub(crate) fn listed(&self) -> anyhow::Result<Vec<ListedWheel>> {
         match (&self.wheels, self.input.host_wheel()) {
             (Some(wheels), _) => Ok(ListedWheel::of_split(&self.input, wheels)?),
             (None, Some(host)) => {
                 let devices = host.devices.iter().map(|device| &device.location);
-                let open = |path: &PathBuf| -> Result<ListedWheel, SessionError> {
-                    let input = Input::open(path, &self.resources).map_err(crate::opened::OpenedError::from)?;
-                    Ok(ListedWheel::whole(&input)?)
+                let open = |path: &PathBuf| -> anyhow::Result<ListedWheel> {
+                    let input = Input::open(path, &self.resources)?;
+                    ListedWheel::whole(&input)
                 };
                 std::iter::once(&self.input.location).chain(devices).map(open).collect()
             }

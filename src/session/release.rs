@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context;
 use once_cell::sync::OnceCell;
 
-use super::error::SessionError;
 use super::prepared::Prepared;
 use crate::opened::check_elsewhere;
 use crate::resources::Resources;
@@ -29,14 +29,14 @@ pub(crate) struct ReleasedWheel {
 
 impl Release {
     /// The wheels of an index, without their digests. Fails if an installer could not tell two of them apart.
-    pub(crate) fn listed(&self) -> Result<Vec<ListedWheel>, SessionError> {
+    pub(crate) fn listed(&self) -> anyhow::Result<Vec<ListedWheel>> {
         let mut listed = Vec::new();
         for wheel in &self.wheels {
             let found = wheel.listed();
             if found.is_err() && wheel.prepared.has_nothing_to_split() {
                 check_elsewhere(&wheel.prepared.input, &wheel.prepared.resources)?;
             }
-            listed.extend_from_slice(found.map_err(|error| error.of_wheel(wheel.path().to_owned()))?);
+            listed.extend_from_slice(found.with_context(|| wheel.path().display().to_string())?);
         }
         PackageIndex::new(listed.iter().map(|wheel| wheel.indexed.clone()))?;
         Ok(listed)
@@ -61,12 +61,13 @@ impl ReleasedWheel {
     }
 
     /// The wheels that an index lists for it.
-    pub(crate) fn listed(&self) -> Result<&[ListedWheel], SessionError> {
-        Ok(self.listed.get_or_try_init(|| self.prepared.listed())?)
+    pub(crate) fn listed(&self) -> anyhow::Result<&[ListedWheel]> {
+        let listed = self.listed.get_or_try_init(|| self.prepared.listed())?;
+        Ok(listed)
     }
 
     /// Adds its wheels to the indexes of a mount.
-    pub(crate) fn add_to(&self, indexes: &mut PackageIndexes, thin: &[ThinWheelOfView]) -> Result<(), SessionError> {
+    pub(crate) fn add_to(&self, indexes: &mut PackageIndexes, thin: &[ThinWheelOfView]) -> anyhow::Result<()> {
         let made = self.prepared.made.seconds();
         match &self.prepared.wheels {
             Some(wheels) => indexes.add_split((&self.prepared.input, wheels), thin, made)?,
@@ -76,7 +77,7 @@ impl ReleasedWheel {
     }
 
     /// The name of the wheel, or of the host wheel.
-    pub(crate) fn name(&self) -> Result<WheelName, SessionError> {
+    pub(crate) fn name(&self) -> anyhow::Result<WheelName> {
         let host = self.prepared.wheels.as_ref().and_then(|wheels| wheels.hosts.first());
         let file = match host {
             Some(host) => host.file_name()?,

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::error::VerifyError;
 use super::parts::{Part, Parts, PartsKind};
 use super::report::{Findings, Tools};
 use super::rules::Rule;
@@ -19,7 +18,7 @@ use crate::split::{STATEMENT, component_of_statement, statement_of_component};
 use crate::view::REPORTS;
 
 /// The components of the artifacts among the inputs; `None` if these are not artifacts.
-pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> Result<Option<Vec<Parts>>, VerifyError> {
+pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> anyhow::Result<Option<Vec<Parts>>> {
     let mut artifacts = BTreeMap::new();
     let mut lacking = Vec::new();
     for NamedPath { path, named } in named {
@@ -59,7 +58,7 @@ fn check_components_of(
     directory: &Path,
     existing: &BTreeMap<String, Vec<(String, PathBuf)>>,
     findings: &Findings,
-) -> Result<(), VerifyError> {
+) -> anyhow::Result<()> {
     for component in components(directory)?.iter().filter(|component| !existing.contains_key(*component)) {
         if let Some(located) = LocatedStatement::read(directory, &statement_of_component(component))? {
             check_parts(&located, directory, [], findings)?;
@@ -69,7 +68,7 @@ fn check_components_of(
 }
 
 /// The components with statements in a directory of artifacts.
-fn components(directory: &Path) -> Result<Vec<String>, VerifyError> {
+fn components(directory: &Path) -> anyhow::Result<Vec<String>> {
     let reports = DirectoryListing::read_if_directory(&directory.join(REPORTS))?;
     let names = reports.entries.iter().filter_map(|entry| component_of_statement(entry.name.to_str()?));
     Ok(names.map(str::to_owned).collect())
@@ -88,7 +87,7 @@ fn open_component(
     mut families: Vec<(String, PathBuf)>,
     named: &[NamedPath],
     Tools { resources, findings }: Tools<'_>,
-) -> Result<Parts, VerifyError> {
+) -> anyhow::Result<Parts> {
     // The host part comes first.
     families.sort_by_key(|(family, _)| family != GENERIC);
     let has_generic = families.first().is_some_and(|(family, _)| family == GENERIC);
@@ -109,7 +108,7 @@ fn open_component(
         let label = ArtifactName::new(&component, &family).to_string();
         match Manifest::open_installed(&path, resources) {
             Ok((input, origins)) => parts.push(Part::of_artifact(family, label, input, origins, resources)),
-            Err(VerifyError::Manifest(error)) => findings.add(Rule::ArtifactManifest, label, error),
+            Err(error) if error.is::<ManifestError>() => findings.add(Rule::ArtifactManifest, label, error),
             Err(error) => return Err(error),
         }
     }
@@ -130,18 +129,18 @@ fn statement(
     component: &str,
     families: &[(String, PathBuf)],
     directory: Option<&Path>,
-) -> Result<Option<LocatedStatement>, VerifyError> {
+) -> anyhow::Result<Option<LocatedStatement>> {
     for (_, part) in families {
         if let Some(located) = LocatedStatement::read(part, STATEMENT)? {
             return Ok(Some(located));
         }
     }
     let Some(directory) = directory else { return Ok(None) };
-    Ok(LocatedStatement::read(directory, &statement_of_component(component))?)
+    LocatedStatement::read(directory, &statement_of_component(component))
 }
 
 /// A missing host part.
-fn missing_host(sibling: &Path, resources: &Arc<Resources>) -> Result<Part, VerifyError> {
+fn missing_host(sibling: &Path, resources: &Arc<Resources>) -> anyhow::Result<Part> {
     let mut input = Input::open(sibling, resources)?;
     input.entries.clear();
     Ok(Part::of_artifact(GENERIC.to_owned(), String::new(), input, Origins::default(), resources))
@@ -158,7 +157,7 @@ pub(super) struct FatArtifacts {
 }
 
 impl FatArtifacts {
-    pub(super) fn of(path: &Path, form: Named) -> Result<Self, VerifyError> {
+    pub(super) fn of(path: &Path, form: Named) -> anyhow::Result<Self> {
         let (is_alone, is_one_shard, shards) = match form {
             Named::Artifacts(FoundArtifacts::One) => (true, true, Vec::new()),
             Named::Artifacts(found) => (false, true, vec![Some(found)]),
@@ -191,14 +190,13 @@ impl FatArtifacts {
     }
 
     /// The artifacts of a component, as installed.
-    pub(super) fn of_component(&self, component: &str, resources: &Arc<Resources>) -> Result<Vec<Input>, VerifyError> {
+    pub(super) fn of_component(&self, component: &str, resources: &Arc<Resources>) -> anyhow::Result<Vec<Input>> {
         let of_component = self.artifacts.iter().filter(|(name, _)| name.component == component);
         let places = of_component.map(|(_, path)| path).chain(self.is_alone.then_some(&self.path));
-        let inputs: Vec<_> = places
-            .map(|place| Ok(Manifest::open_installed::<VerifyError>(place, resources)?.0))
-            .collect::<Result<_, VerifyError>>()?;
+        let inputs: Vec<_> =
+            places.map(|place| Ok(Manifest::open_installed(place, resources)?.0)).collect::<anyhow::Result<_>>()?;
         if inputs.is_empty() {
-            return Err(ManifestError::Missing(self.path.join(component)).into());
+            return Err(ManifestError::missing(&self.path.join(component)).into());
         }
         Ok(inputs)
     }

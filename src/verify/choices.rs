@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::error::VerifyError;
 use super::parts::{Part, Parts};
 use super::rules::Rule;
 use crate::database::Databases;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::opened::LocatedStatement;
 use crate::resources::Resources;
-use crate::split::{Statement, StatementError, Targets};
+use crate::split::{Statement, Targets};
 
 /// The user's choices.
 #[derive(Clone, Debug, Default)]
@@ -54,10 +53,10 @@ impl Choices {
         located: Option<&LocatedStatement>,
         parts: &Parts,
         resources: &Arc<Resources>,
-    ) -> Result<Self, VerifyError> {
+    ) -> anyhow::Result<Self> {
         let default = LocatedStatement::default();
         let located = located.unwrap_or(&default);
-        let choices = Self::with(options, &located.statement).map_err(|error| located.failed(error))?;
+        let choices = Self::with(options, &located.statement).map_err(|error| located.failed(&error))?;
         let files = parts.files().map(|file| (file.path, file.content));
         let databases = choices.databases.of(files, resources);
         // What the user says about targets is about all parts.
@@ -66,7 +65,7 @@ impl Choices {
         Ok(Self { databases, further, ..choices })
     }
 
-    fn with(options: &VerifyOptions, statement: &Statement) -> Result<Self, StatementError> {
+    fn with(options: &VerifyOptions, statement: &Statement) -> anyhow::Result<Self> {
         let stated = statement.targets()?;
         let wanted = options.targets.wanted.clone().or(stated.wanted);
         Ok(Self {

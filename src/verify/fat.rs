@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::{anyhow, bail};
+
 use super::against::Comparison;
 use super::artifacts::FatArtifacts;
 use super::context::Context;
 use super::devices::devices;
 use super::distributions::{Distribution, Role, named_by};
-use super::error::VerifyError;
 use super::input::VerifyInput;
 use super::parts::{Part, Parts};
 use super::report::{Findings, Tools};
@@ -18,7 +19,7 @@ use super::rules::Rule;
 use crate::image::{self, ImageReference};
 use crate::join::join;
 use crate::metrics::Progress;
-use crate::opened::{Named, OpenedError, Site, recognise};
+use crate::opened::{Named, Site, recognise};
 use crate::source::{EntryKind, EntryPath, Input};
 use crate::wheel::{Metadata, WheelFile, WheelName, normalise};
 
@@ -74,10 +75,10 @@ struct BuildFit {
 
 impl FatForm {
     /// The forms of what is at a path: each wheel of a directory is an input.
-    fn all(path: &Path, is_of_artifacts: bool, findings: &Findings) -> Result<Vec<(PathBuf, Self)>, VerifyError> {
+    fn all(path: &Path, is_of_artifacts: bool, findings: &Findings) -> anyhow::Result<Vec<(PathBuf, Self)>> {
         let form = recognise(path)?;
         let one = |form| Ok(vec![(path.to_owned(), form)]);
-        let refused = |what| Err(VerifyError::NotFat { path: path.to_owned(), what });
+        let refused = |what| Err(not_fat(path, what));
         if is_of_artifacts {
             return one(Self::Artifacts(FatArtifacts::of(path, form)?));
         }
@@ -105,7 +106,7 @@ impl FatForm {
 }
 
 impl FatInputs {
-    pub(super) fn find(paths: &[PathBuf], inputs: &[VerifyInput], tools: Tools<'_>) -> Result<Self, VerifyError> {
+    pub(super) fn find(paths: &[PathBuf], inputs: &[VerifyInput], tools: Tools<'_>) -> anyhow::Result<Self> {
         let parts: Vec<_> = inputs.iter().flat_map(VerifyInput::parts).collect();
         let is_of_artifacts = parts.iter().any(|parts| parts.component.is_some());
         let mut all = Vec::new();
@@ -129,7 +130,7 @@ impl FatInputs {
     }
 
     /// Compares parts with those that they were made of, and says which distributions of a split were made of none.
-    pub(super) fn compare(&self, context: &Context<'_>, progress: &Progress) -> Result<(), VerifyError> {
+    pub(super) fn compare(&self, context: &Context<'_>, progress: &Progress) -> anyhow::Result<()> {
         let Context { parts, distributions, findings, .. } = *context;
         let (mut compared, mut has_other_build) = (Vec::new(), false);
         for fat in &self.0 {
@@ -186,11 +187,11 @@ impl FatInputs {
 
 impl FatInput {
     /// Opens what parts are compared with. Of an environment that is what corresponds to them; a split of it has all.
-    fn open(&self, context: &Context<'_>) -> Result<Part, VerifyError> {
+    fn open(&self, context: &Context<'_>) -> anyhow::Result<Part> {
         let Context { parts, distributions, resources, findings, .. } = *context;
         let place = match &self.form {
             FatForm::Image(reference) => {
-                let root = image::open_root(reference, resources).map_err(OpenedError::from)?;
+                let root = image::open_root(reference, resources)?;
                 return Part::of_input(root, String::new(), resources);
             }
             FatForm::Whole(place) => place,
@@ -204,7 +205,7 @@ impl FatInput {
     }
 
     /// Compares parts with it, unless they are of another distribution, or other parts or fat inputs fit better.
-    fn compare(&self, all: &[Self], context: &Context<'_>, progress: &Progress) -> Result<Pairing, VerifyError> {
+    fn compare(&self, all: &[Self], context: &Context<'_>, progress: &Progress) -> anyhow::Result<Pairing> {
         let Context { parts, distributions, resources, findings, .. } = *context;
         if let (FatForm::Artifacts(artifacts), Some(component)) = (&self.form, &parts.component) {
             let fats = artifacts.of_component(component, resources)?;
@@ -235,8 +236,11 @@ impl FatInput {
             return Ok(Pairing::OtherDistribution);
         }
         if let Some(record) = context.records_below().first().filter(|_| name.is_some()) {
-            let path = parts.location().to_owned();
-            return Err(VerifyError::InstalledBelow { path, record: record.to_string() });
+            let path = parts.location().display();
+            bail!(
+                "{path}: packages are installed below it, such as that of {record}: name their directory to compare it, and unpack an \
+                 archive or an image first"
+            );
         }
         Comparison::new(&[fat], name.as_deref(), context).run(progress);
         Ok(Pairing::Compared(name))
@@ -289,19 +293,26 @@ impl BuildLabel {
 }
 
 /// Fails for a host wheel, whose device code is elsewhere.
-fn check_whole(path: &Path, metadata: Option<&Metadata>) -> Result<(), VerifyError> {
+fn check_whole(path: &Path, metadata: Option<&Metadata>) -> anyhow::Result<()> {
     let is_host = metadata.is_some_and(|metadata| !devices(metadata).is_empty());
-    let refused = || VerifyError::NotFat { path: path.to_owned(), what: "the host wheel of a split" };
-    if is_host { Err(refused()) } else { Ok(()) }
+    if is_host { Err(not_fat(path, "the host wheel of a split")) } else { Ok(()) }
+}
+
+/// The error if `--against` names something else.
+fn not_fat(path: &Path, what: &str) -> anyhow::Error {
+    anyhow!("{}: {what} is no fat input: name the wheel, or the tree, that was split", path.display())
 }
 
 /// The directory of packages of an environment, as of one that is verified.
-fn site_of<'a>(path: &'a Path, sites: &'a [Site]) -> Result<&'a Path, VerifyError> {
+fn site_of<'a>(path: &'a Path, sites: &'a [Site]) -> anyhow::Result<&'a Path> {
     match sites {
         [] => Ok(path),
         // It is a directory of packages to which `.pth` files add others.
         [first, ..] if first.path == path => Ok(path),
         [site] => Ok(&site.path),
-        [first, ..] => Err(VerifyError::SeveralSites { path: path.to_owned(), first: first.path.clone() }),
+        [first, ..] => {
+            let (path, first) = (path.display(), first.path.display());
+            bail!("{path}: it has several directories of packages: name one, such as {first}")
+        }
     }
 }

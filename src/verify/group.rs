@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::devices;
-use super::error::VerifyError;
 use super::overlaid::{laid_over, overlaid_keys, take_off};
 use super::parts::{Part, Parts, PartsKind};
 use super::report::{Findings, Tools, enumerate};
@@ -45,7 +44,7 @@ struct PartCandidate {
 
 /// Groups each host part with its device parts. A host part without device parts, and a device part without a host
 /// part, are separate.
-pub(super) fn group(named: &[NamedInput], tools: Tools<'_>) -> Result<Vec<Parts>, VerifyError> {
+pub(super) fn group(named: &[NamedInput], tools: Tools<'_>) -> anyhow::Result<Vec<Parts>> {
     let findings = tools.findings;
     let open = |input: &NamedInput| PartCandidate::open(input, tools.resources);
     let mut candidates = named.iter().map(open).collect::<Result<Vec<_>, _>>()?;
@@ -136,7 +135,7 @@ fn say_missing(label: String, missing: &[String], findings: &Findings) {
 }
 
 impl PartCandidate {
-    fn open(NamedInput { path, is_listed }: &NamedInput, resources: &Arc<Resources>) -> Result<Self, VerifyError> {
+    fn open(NamedInput { path, is_listed }: &NamedInput, resources: &Arc<Resources>) -> anyhow::Result<Self> {
         let part = Arc::new(Part::open(path, path.display().to_string(), resources)?);
         let metadata = Metadata::read(&part.input).ok();
         let location = &part.input.location;
@@ -149,7 +148,7 @@ impl PartCandidate {
 
     /// Removes the files of device parts from a host part over which `--arch` laid them, if it is named together with
     /// device parts of its split. Alone, it is verified with these files. `arch` is `None` without a statement.
-    fn take_off(&mut self, arch: Option<&[BundleKey]>, devices: &[Self], tools: Tools<'_>) -> Result<(), VerifyError> {
+    fn take_off(&mut self, arch: Option<&[BundleKey]>, devices: &[Self], tools: Tools<'_>) -> anyhow::Result<()> {
         let near: Vec<_> = devices.iter().filter(|it| it.directory == self.directory).map(|it| &*it.part).collect();
         let (Some(part), [_, ..]) = (Arc::get_mut(&mut self.part), &*near) else { return Ok(()) };
         let mut unnamed = Vec::new();

@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::artifacts;
-use super::error::VerifyError;
 use super::group::{NamedInput, group};
 use super::parts::{Part, Parts};
 use super::report::{Findings, Tools};
 use super::views::open_views;
 use crate::artifact::FoundArtifacts;
 use crate::image;
-use crate::opened::{Named, NamedPath, OpenedError, Site, WheelDirectory, shows_nothing_of_its_own, wheel_in_tree};
+use crate::opened::{Named, NamedPath, Site, WheelDirectory, shows_nothing_of_its_own, wheel_in_tree};
 use crate::resources::Resources;
 use crate::rope::{Content, equal};
 use crate::source::{Input, SourceError, open_file};
@@ -51,7 +50,7 @@ impl VerifyInput {
 }
 
 /// Opens what the user named. Directories and wheels are grouped by their content; everything else is separate.
-pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> Result<Vec<VerifyInput>, VerifyError> {
+pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> anyhow::Result<Vec<VerifyInput>> {
     let Tools { resources, findings } = tools;
     if let Some(components) = artifacts::open(named, tools)? {
         let is_directory = |it: &NamedPath| matches!(it.named, Named::Artifacts(FoundArtifacts::Several { .. }));
@@ -60,7 +59,7 @@ pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> Result<Vec<VerifyIn
     }
     let (mut grouped, mut inputs) = (Vec::new(), Vec::new());
     for NamedPath { path, named: form } in named {
-        let file = || Ok::<_, VerifyError>(SingleFile { path: path.clone(), content: open_file(path, resources)? });
+        let file = || anyhow::Ok(SingleFile { path: path.clone(), content: open_file(path, resources)? });
         match form {
             Named::Wheels(wheels) => grouped.extend(wheels_of(wheels, named, tools)),
             Named::Split(split) => {
@@ -76,11 +75,11 @@ pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> Result<Vec<VerifyIn
                 inputs.push(VerifyInput::Parts(rest.into_iter().chain(sites).collect()));
             }
             Named::Image(reference) => {
-                let root = image::open_root(reference, resources).map_err(OpenedError::from)?;
+                let root = image::open_root(reference, resources)?;
                 // Messages name the image, and not a file of its layout.
                 let root = Input { location: path.clone(), ..root };
                 let part = Part::of_input(root, String::new(), resources)?;
-                let thin = image::gpus_of(reference, resources).map_err(OpenedError::from)?;
+                let thin = image::gpus_of(reference, resources)?;
                 inputs.push(VerifyInput::Parts(vec![Parts { thin, ..Parts::of_one(part) }]));
             }
             Named::Binary | Named::Bundle | Named::CodeObject => inputs.push(VerifyInput::Binary(file()?)),
@@ -104,7 +103,7 @@ pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> Result<Vec<VerifyIn
 }
 
 /// The directories of packages of the environment with this prefix.
-fn open_sites(prefix: &Path, sites: &[Site], resources: &Arc<Resources>) -> Result<Vec<Parts>, VerifyError> {
+fn open_sites(prefix: &Path, sites: &[Site], resources: &Arc<Resources>) -> anyhow::Result<Vec<Parts>> {
     let open = |Site { path, label, .. }: &Site| {
         Ok(Parts::open_installation(path, label.clone(), resources)?.of_environment(prefix))
     };

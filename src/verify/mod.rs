@@ -39,8 +39,10 @@ mod stated;
 mod thin;
 mod views;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use anyhow::anyhow;
 
 use crate::kpack::ArchiveReader;
 use crate::metrics::Progress;
@@ -62,7 +64,7 @@ use thin::ThinFiles;
 
 pub use choices::VerifyOptions;
 pub use devices::devices as devices_of;
-pub use error::{Unsplit, VerifyError};
+pub use error::{NothingSplit, Unsplit};
 pub use report::{Counts, Finding, FindingGroup, VerifyReport};
 pub use rules::{Check, Rule};
 
@@ -73,7 +75,7 @@ pub fn verify(
     options: &VerifyOptions,
     resources: &Arc<Resources>,
     progress: &Progress,
-) -> Result<VerifyReport, VerifyError> {
+) -> anyhow::Result<VerifyReport> {
     let findings = Findings::default();
     let tools = Tools { resources, findings: &findings };
     let inputs = input::open(named, tools)?;
@@ -92,7 +94,7 @@ pub fn verify(
                     let is_binary = usize::from(may_be_binary(&*file.content));
                     unsplit.push(Unsplit { path: file.path.clone(), files: 1, binaries: is_binary, notes: Vec::new() });
                 } else if fat.is_some() {
-                    return Err(VerifyError::NotComparable(file.path.clone()));
+                    return Err(not_comparable(&file.path));
                 } else {
                     findings.note(format!(
                         "{}: its form was checked, and not whether there is code for it: name the installation or the split it is in",
@@ -101,7 +103,7 @@ pub fn verify(
                 }
                 fat_files.push(binaries);
             }
-            VerifyInput::Archive(file) if fat.is_some() => return Err(VerifyError::NotComparable(file.path.clone())),
+            VerifyInput::Archive(file) if fat.is_some() => return Err(not_comparable(&file.path)),
             VerifyInput::Archive(file) => archive::check_file(file, &resources.budget, &findings, progress),
             // A view that is no part of a split.
             VerifyInput::Parts(parts) if parts.is_empty() => unsplit.push(no_files()),
@@ -124,7 +126,7 @@ pub fn verify(
         nothing.drain(..).for_each(|unsplit| findings.note(unsplit.to_string()));
     }
     if let Some(first) = nothing.into_iter().next() {
-        return Err(VerifyError::Nothing(Unsplit { notes: findings.into_report(&[]).notes, ..first }));
+        return Err(NothingSplit(Unsplit { notes: findings.into_report(&[]).notes, ..first }).into());
     }
     for binaries in &fat_files {
         binaries.say_fat(&findings);
@@ -133,6 +135,11 @@ pub fn verify(
         fat.say_unused(&findings);
     }
     Ok(findings.into_report(&options.allow))
+}
+
+/// Comparing needs a whole split.
+fn not_comparable(path: &Path) -> anyhow::Error {
+    anyhow!("{}: only a split or an installation can be compared with what it was made of", path.display())
 }
 
 /// What says about how many bytes are examined: those of files for their form and for their digests, code without its compression, and all
@@ -172,7 +179,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// Checks what was named together. Wheels next to a split, and directories of packages in its environment, may be of
     /// no split, and so may components without device code. Returns what was looked at if nothing was split.
-    fn check_input(&self, all: &[Parts]) -> Result<Option<Unsplit>, VerifyError> {
+    fn check_input(&self, all: &[Parts]) -> anyhow::Result<Option<Unsplit>> {
         let mut unsplit = Vec::new();
         let are_components_split = all.iter().any(|parts| parts.component.is_some() && parts.is_split());
         for parts in all {
@@ -196,7 +203,7 @@ impl Run<'_> {
 
     /// Checks parts that belong together. Wheels of no split are checked nevertheless, and so are components next to those
     /// of a split. Returns the fat binaries in them, if they are of no split and nothing is wrong.
-    fn check_parts(&self, parts: &Parts, are_components_split: bool) -> Result<Option<CheckedBinaries>, VerifyError> {
+    fn check_parts(&self, parts: &Parts, are_components_split: bool) -> anyhow::Result<Option<CheckedBinaries>> {
         let Self { options, tools, progress, .. } = *self;
         let Tools { resources, findings } = tools;
         let before = findings.number();
@@ -237,7 +244,7 @@ impl Run<'_> {
     }
 
     /// Checks everything but the form of binaries.
-    fn check_context(&self, context: &Context<'_>) -> Result<(), VerifyError> {
+    fn check_context(&self, context: &Context<'_>) -> anyhow::Result<()> {
         let Context { parts, archives, binaries, distributions, choices, findings, .. } = *context;
         let (against, progress) = (self.against, self.progress);
         let mut code = archives.walk(parts, &binaries.split, choices, findings);
@@ -268,7 +275,7 @@ impl Run<'_> {
 }
 
 /// What was looked at in parts of no split. Fails if there are splits in them, which were not.
-fn looked_at(all: &[Parts], resources: &Arc<Resources>) -> Result<Unsplit, VerifyError> {
+fn looked_at(all: &[Parts], resources: &Arc<Resources>) -> anyhow::Result<Unsplit> {
     let inputs = all.iter().flat_map(|parts| &parts.all).map(|part| &part.input);
     let mut splits = inputs.filter(|input| statements_in(input).next().is_some());
     splits.try_for_each(|input| check_elsewhere(input, resources))?;

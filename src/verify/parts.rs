@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::devices;
-use super::error::VerifyError;
 use super::inner::InnerSplits;
 use super::installed::{DataDirectories, follow_links_to_caches};
 use super::linked::{LinkedDirectories, dangling, normal};
@@ -108,12 +107,12 @@ impl PartsKind {
 }
 
 impl Part {
-    pub(super) fn open(path: &Path, label: String, resources: &Arc<Resources>) -> Result<Self, VerifyError> {
+    pub(super) fn open(path: &Path, label: String, resources: &Arc<Resources>) -> anyhow::Result<Self> {
         Self::of_input(Input::open(path, resources)?, label, resources)
     }
 
     /// What an environment has outside of its directories of packages.
-    pub(super) fn open_rest(prefix: &Path, sites: &[Site], tools: Tools<'_>) -> Result<Self, VerifyError> {
+    pub(super) fn open_rest(prefix: &Path, sites: &[Site], tools: Tools<'_>) -> anyhow::Result<Self> {
         let sites: BTreeSet<_> = sites.iter().filter_map(|site| site.path.canonicalize().ok()).collect();
         let note = |place: &Path| {
             let what = "an environment, or a cache of packages, in another is not checked with it; name it to check it";
@@ -125,7 +124,7 @@ impl Part {
     }
 
     /// A directory or wheel, with files at their installed paths, without the splits in it.
-    pub(super) fn of_input(mut input: Input, label: String, resources: &Arc<Resources>) -> Result<Self, VerifyError> {
+    pub(super) fn of_input(mut input: Input, label: String, resources: &Arc<Resources>) -> anyhow::Result<Self> {
         let outside = join::outside(&input, resources);
         let links = LinkedDirectories::follow(&mut input, resources)?;
         let splits = InnerSplits::of(&input);
@@ -292,7 +291,7 @@ impl Parts {
 
     /// What an environment has outside of its directories of packages, if there are files. It may be one of these itself, with
     /// `.pth` files.
-    pub(super) fn open_rest(prefix: &Path, sites: &[Site], tools: Tools<'_>) -> Result<Option<Self>, VerifyError> {
+    pub(super) fn open_rest(prefix: &Path, sites: &[Site], tools: Tools<'_>) -> anyhow::Result<Option<Self>> {
         if sites.iter().any(|site| site.path == prefix) {
             return Ok(None);
         }
@@ -310,16 +309,12 @@ impl Parts {
     }
 
     /// An installation, without what pip left there.
-    pub(super) fn open_installation(
-        path: &Path,
-        name: String,
-        resources: &Arc<Resources>,
-    ) -> Result<Self, VerifyError> {
+    pub(super) fn open_installation(path: &Path, name: String, resources: &Arc<Resources>) -> anyhow::Result<Self> {
         Self::open_whole(path, Part::of_input(Input::open_installed(path, resources)?, name, resources)?)
     }
 
     /// A single tree or wheel, with everything as installed.
-    pub(super) fn open_whole(path: &Path, part: Part) -> Result<Self, VerifyError> {
+    pub(super) fn open_whole(path: &Path, part: Part) -> anyhow::Result<Self> {
         Ok(Self { statement: LocatedStatement::of_part(path)?, ..Self::of_one(part) })
     }
 

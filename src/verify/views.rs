@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::error::VerifyError;
 use super::group::{self, NamedInput};
 use super::overlaid::{laid_over, overlaid_keys, take_off};
 use super::parts::{Part, Parts, PartsKind};
@@ -14,7 +13,7 @@ use crate::split::{SIMPLE, STATEMENT};
 use crate::view::{HOST, MERGED, REPORTS, THIN, THIN_WHEELS, WHEELS};
 
 /// Opens all that is to be checked. `prefix` comes before the names of parts in findings.
-pub(super) fn open_views(split: &SplitDirectory, prefix: &str, tools: Tools<'_>) -> Result<Vec<Parts>, VerifyError> {
+pub(super) fn open_views(split: &SplitDirectory, prefix: &str, tools: Tools<'_>) -> anyhow::Result<Vec<Parts>> {
     if let Some(located) = &split.statement {
         let host = split.has_host.then(|| HOST.to_owned());
         let existing = host.into_iter().chain(split.devices.iter().cloned()).chain(split.wholes());
@@ -68,7 +67,7 @@ fn note_unchecked(split: &SplitDirectory, findings: &Findings) {
     }
 }
 
-fn open_split(split: &SplitDirectory, prefix: &str, tools: Tools<'_>) -> Result<Parts, VerifyError> {
+fn open_split(split: &SplitDirectory, prefix: &str, tools: Tools<'_>) -> anyhow::Result<Parts> {
     let Tools { resources, findings } = tools;
     let names = std::iter::once(HOST).chain(split.devices.iter().map(String::as_str));
     let open = |name: &str| Part::open(&split.path.join(name), format!("{prefix}{name}"), resources);
@@ -98,7 +97,7 @@ pub(super) fn check_parts(
     directory: &Path,
     others: impl IntoIterator<Item = String>,
     findings: &Findings,
-) -> Result<(), VerifyError> {
+) -> anyhow::Result<()> {
     let parts = located.parts()?;
     for part in parts.iter().filter(|part| directory.join(part.as_path()).symlink_metadata().is_err()) {
         let reason = format!("{} names it, but there is no such directory", located.path);

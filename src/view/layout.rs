@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::error::ViewError;
+use anyhow::bail;
+
 use super::items::{Item, add_directories, device_parts, fat_items, fill, host_part, layer};
 use super::report::fixed;
 use super::served::ServedGpus;
 use super::thin::{DistInfo, Layers, ThinLayout, ThinViews, show_thin};
 use super::thin_wheels::{Installed, METADATA, ThinWheelOfView, ThinWheels};
-use crate::gpu::{BundleKey, Level};
+use crate::gpu::{BundleKey, Level, doubt};
 use crate::rope::Materialize;
 use crate::source::{Attributes, EntryPath, Input};
-use crate::split::{DEVICE, FAT, FAT_WHEEL, FatBinaries, HOST, MERGED, Plan, WHEELS};
+use crate::split::{DEVICE, FAT, FAT_WHEEL, FatBinaries, HOST, MERGED, Plan, WHEELS, join};
 use crate::tree::{Body, NodeId, NodeKind, Origin, OriginKind, PartRecord, ROOT, Tree, TreeError, View};
 use crate::wheel::STATEMENT;
 use crate::wheelparts::{RecordFile, WheelBody, WheelPart, WheelSet};
@@ -24,7 +25,7 @@ pub const REPORTS: &str = ".kpackfs";
 pub const COLLECTED: &str = "collect.json";
 
 /// The tree of a mount, without its reports. `arch` is overlaid on `host/` itself.
-pub fn lay_out(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, arch: &[BundleKey]) -> Result<Tree, ViewError> {
+pub fn lay_out(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, arch: &[BundleKey]) -> anyhow::Result<Tree> {
     let (mut tree, _) = lay_out_listed((input, plan, wheels), arch, &ThinViews::default())?;
     tree.shrink();
     Ok(tree)
@@ -35,7 +36,7 @@ pub fn lay_out_listed(
     (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
     arch: &[BundleKey],
     thin_views: &ThinViews,
-) -> Result<(Tree, Vec<ThinWheelOfView>), ViewError> {
+) -> anyhow::Result<(Tree, Vec<ThinWheelOfView>)> {
     let mut tree = Tree::new(Attributes { mode: 0o755, ..input.root });
     show_wheels(&mut tree, input, wheels)?;
     let thin = lay_out_at(&mut tree, &EntryPath::root(), (input, plan, wheels), arch, thin_views)?;
@@ -49,7 +50,7 @@ pub fn lay_out_at(
     (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
     arch: &[BundleKey],
     thin_views: &ThinViews,
-) -> Result<Vec<ThinWheelOfView>, ViewError> {
+) -> anyhow::Result<Vec<ThinWheelOfView>> {
     let root = Attributes { mode: 0o755, ..input.root };
     // Other inputs may have entries of the same names.
     let first = tree.stored().len();
@@ -89,7 +90,7 @@ struct PartItems<'a> {
     devices: BTreeMap<&'a BundleKey, Vec<Item>>,
 }
 
-fn parts<'a>(input: &Input, plan: &'a Plan, wheels: Option<&WheelSet>) -> Result<PartItems<'a>, ViewError> {
+fn parts<'a>(input: &Input, plan: &'a Plan, wheels: Option<&WheelSet>) -> anyhow::Result<PartItems<'a>> {
     let mut host = host_part(input, plan);
     let mut devices = device_parts(input, plan);
     if let Some(wheels) = wheels {
@@ -122,7 +123,7 @@ impl Overlay {
         input: &Input,
         host: NodeId,
         (devices, installed): (BTreeMap<&BundleKey, Vec<Item>>, Option<Installed>),
-    ) -> Result<Self, ViewError> {
+    ) -> anyhow::Result<Self> {
         let mut overlay = Self { host, devices: BTreeMap::new() };
         let root = Attributes { mode: 0o755, ..input.root };
         for (key, items) in devices {
@@ -155,7 +156,7 @@ fn show_fat(
     tree: &mut Tree,
     base: &EntryPath,
     (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
-) -> Result<(), ViewError> {
+) -> anyhow::Result<()> {
     let fat_wheel = wheels.and_then(|wheels| wheels.fat.as_ref().zip(Some(wheels)));
     if plan.joined.is_empty() && fat_wheel.is_none() {
         return Ok(());
@@ -175,7 +176,7 @@ fn lay_out_thin_wheel(
     input: &Input,
     thin: &Arc<ThinWheels>,
     layers: &mut Layers,
-) -> Result<(), ViewError> {
+) -> anyhow::Result<()> {
     let attributes = dist_info_attributes(input);
     let empty = || NodeKind::file(fixed(String::new()));
     let dist_info = tree.layer(input.root)?;
@@ -202,13 +203,13 @@ fn lay_out_thin_wheel(
 }
 
 /// The parts of an installation for all of these targets. Chains of several targets share their upper parts.
-fn chain_of_all(plan: &Plan, arch: &[BundleKey]) -> Result<Vec<BundleKey>, ViewError> {
+fn chain_of_all(plan: &Plan, arch: &[BundleKey]) -> anyhow::Result<Vec<BundleKey>> {
     let mut keys = Vec::new();
     for wanted in arch {
         let chain = chain(plan, wanted);
         if chain.is_empty() {
-            let existing = plan.keys.iter().cloned().collect();
-            return Err(ViewError::NoSuchArch { wanted: wanted.clone(), existing });
+            let (doubt, existing) = (doubt(wanted.as_str()), join(&plan.keys.iter().cloned().collect::<Vec<_>>()));
+            bail!("--arch {wanted}: the input has nothing for it{doubt}; it has code for {existing}");
         }
         for key in chain {
             if !keys.contains(&key) {
@@ -263,7 +264,7 @@ fn become_unpacked_wheel(
     items: &mut Vec<Item>,
     (input, plan, wheels): (&Input, &Plan, &WheelSet),
     part: &Arc<WheelPart>,
-) -> Result<(), ViewError> {
+) -> anyhow::Result<()> {
     let stated = Arc::new(PartRecord(Box::new(Arc::clone(part))));
     let paths = wheels.paths(&part.part)?;
     items.retain_mut(|item| {
@@ -302,7 +303,7 @@ pub(super) fn wheel_attributes(input: &Input) -> Attributes {
 }
 
 /// Adds the directories of `.whl` files.
-pub(super) fn show_wheels(tree: &mut Tree, input: &Input, wheels: Option<&WheelSet>) -> Result<(), ViewError> {
+pub(super) fn show_wheels(tree: &mut Tree, input: &Input, wheels: Option<&WheelSet>) -> anyhow::Result<()> {
     let Some(wheels) = wheels else { return Ok(()) };
     let attributes = wheel_attributes(input);
     let mut add = |place: &str, name: &str, body: Body, kind| -> Result<(), TreeError> {

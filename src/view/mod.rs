@@ -2,7 +2,6 @@
 //!
 //! It knows neither FUSE nor disks: `fs` and `export` read its trees.
 
-mod error;
 mod hiding;
 pub(crate) mod items;
 pub(crate) mod layout;
@@ -17,7 +16,6 @@ mod thin_wheels;
 mod watch;
 
 pub use crate::split::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, SIMPLE, SIMPLE_THIN, THIN, THIN_WHEELS, WHEELS};
-pub use error::ViewError;
 pub(crate) use layout::show_reports;
 pub use layout::{COLLECTED, REPORTS, lay_out, lay_out_at, lay_out_listed};
 pub use made_time::MadeTime;

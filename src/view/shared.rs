@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::error::ViewError;
 use crate::gpu::TargetId;
 use crate::source::EntryPath;
 use crate::split::{MERGED, THIN};
@@ -16,11 +15,7 @@ const SHARED: &str = "shared";
 
 /// Divides the views for single GPUs, which are the thin ones or the merged ones. Returns the pieces: their names, and their
 /// places in the tree.
-pub fn show_shared(
-    tree: &mut Tree,
-    gpus: &[TargetId],
-    has_archives: bool,
-) -> Result<Vec<(String, EntryPath)>, ViewError> {
+pub fn show_shared(tree: &mut Tree, gpus: &[TargetId], has_archives: bool) -> anyhow::Result<Vec<(String, EntryPath)>> {
     let (place, kinds) = if has_archives {
         (MERGED, [OriginKind::Archive, OriginKind::Database])
     } else {

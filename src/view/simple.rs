@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::error::ViewError;
+use anyhow::Context;
+
 use super::layout::{below, wheel_attributes};
 use super::made_time::MadeTime;
 use super::report::fixed;
@@ -39,7 +40,7 @@ pub struct ListedWheel {
 
 impl ListedWheel {
     /// The wheels of a split, except the fat one: an installer could not tell that from the host wheel.
-    pub fn of_split(input: &Input, wheels: &WheelSet) -> Result<Vec<Self>, ViewError> {
+    pub fn of_split(input: &Input, wheels: &WheelSet) -> anyhow::Result<Vec<Self>> {
         let attributes = wheel_attributes(input);
         let listed = |part: &Arc<WheelPart>| {
             let name = part.file_name()?;
@@ -53,14 +54,14 @@ impl ListedWheel {
     }
 
     /// A thin wheel of a split.
-    pub fn thin(input: &Input, wheels: &WheelSet, thin: &ThinWheelOfView) -> Result<Self, ViewError> {
+    pub fn thin(input: &Input, wheels: &WheelSet, thin: &ThinWheelOfView) -> anyhow::Result<Self> {
         let name = thin.file_name()?;
         let identity = wheels.identity(&format!("{} {name}", thin.gpus));
         Self::made((&name, input), thin.metadata()?, thin.body(), wheel_attributes(input), identity)
     }
 
     /// A wheel as it is.
-    pub fn whole(input: &Input) -> Result<Self, ViewError> {
+    pub fn whole(input: &Input) -> anyhow::Result<Self> {
         let (InputKind::Wheel(dist_info), Some(content)) = (&input.kind, &input.file) else {
             return Err(WheelError::NotAWheel.into());
         };
@@ -81,7 +82,7 @@ impl ListedWheel {
         body: Body,
         attributes: Attributes,
         identity: Option<Identity>,
-    ) -> Result<Self, ViewError> {
+    ) -> anyhow::Result<Self> {
         let metadata = metadata.ok_or(WheelError::NotAWheel)?;
         let indexed = IndexedWheel::new(WheelName::parse(name)?, &Metadata::of_file(&*metadata)?, &input.location);
         let (signatures, origin) = (Vec::new(), OriginKind::Wheel);
@@ -141,18 +142,18 @@ struct Signature {
 }
 
 /// The attestations and signatures next to a wheel. They are small, and do not change with the files.
-fn signatures(wheel: &Path) -> Result<Vec<Signature>, ViewError> {
+fn signatures(wheel: &Path) -> anyhow::Result<Vec<Signature>> {
     let read = |(suffix, path): (_, PathBuf)| {
         let attributes = Attributes { mode: 0o644, ..file_attributes(&path)? };
-        let bytes = disk::read(&path, Parser::Text).map_err(|source| ViewError::Unreadable { path, source })?;
+        let bytes = disk::read(&path, Parser::Text).with_context(|| path.display().to_string())?;
         Ok(Signature { suffix, body: fixed(bytes.into_bytes()), attributes })
     };
     signatures_of(wheel).into_iter().map(read).collect()
 }
 
 /// The attributes of a file that an index has as it is.
-fn file_attributes(path: &Path) -> Result<Attributes, ViewError> {
-    let metadata = path.metadata().map_err(|source| ViewError::Unreadable { path: path.to_owned(), source })?;
+fn file_attributes(path: &Path) -> anyhow::Result<Attributes> {
+    let metadata = path.metadata().with_context(|| path.display().to_string())?;
     Ok(Attributes::of(&metadata))
 }
 
@@ -174,7 +175,7 @@ impl PackageIndexes {
         (input, wheels): (&Input, &WheelSet),
         thin: &[ThinWheelOfView],
         seconds: i64,
-    ) -> Result<(), ViewError> {
+    ) -> anyhow::Result<()> {
         self.wheels.extend(ListedWheel::of_split(input, wheels)?.into_iter().map(|wheel| wheel.dated(seconds)));
         for wheel in thin {
             let listed = ListedWheel::thin(input, wheels, wheel)?.dated(seconds);
@@ -191,7 +192,7 @@ impl PackageIndexes {
 
     /// Adds `simple/` and `simple-thin/` to a tree. Pages have the sizes and digests that are recorded in `index`. The latter
     /// is not listed: a listing of the whole mount would make all thin wheels for it, which `thin-wheels/` has already.
-    pub fn show(mut self, tree: &mut Tree, root: Attributes, index: &Index) -> Result<(), ViewError> {
+    pub fn show(mut self, tree: &mut Tree, root: Attributes, index: &Index) -> anyhow::Result<()> {
         let mut show = |place: &str, wheels: &mut Vec<ListedWheel>| {
             for wheel in wheels.iter_mut() {
                 // An earlier session may have recorded size and digest.
@@ -211,7 +212,7 @@ impl PackageIndexes {
 }
 
 /// Adds `wheels/` with these wheels.
-pub fn show_all_wheels(tree: &mut Tree, root: Attributes, wheels: &[ListedWheel]) -> Result<(), ViewError> {
+pub fn show_all_wheels(tree: &mut Tree, root: Attributes, wheels: &[ListedWheel]) -> anyhow::Result<()> {
     let place = below(&EntryPath::root(), &[WHEELS]);
     tree.insert(ROOT, &place, root, NodeKind::directory())?;
     wheels.iter().try_for_each(|wheel| {
@@ -222,7 +223,7 @@ pub fn show_all_wheels(tree: &mut Tree, root: Attributes, wheels: &[ListedWheel]
 }
 
 /// Adds an index of wheels at a place, without its pages: each wheel, and its METADATA next to it.
-pub fn show_index(tree: &mut Tree, place: &str, root: Attributes, wheels: &[ListedWheel]) -> Result<(), ViewError> {
+pub fn show_index(tree: &mut Tree, place: &str, root: Attributes, wheels: &[ListedWheel]) -> anyhow::Result<()> {
     let place = below(&EntryPath::root(), &[place]);
     tree.insert(ROOT, &place, root, NodeKind::directory())?;
     for wheel in wheels {
@@ -240,7 +241,7 @@ pub fn show_index(tree: &mut Tree, place: &str, root: Attributes, wheels: &[List
 }
 
 /// Adds the pages of an index. Each says what is known about the wheels now, so its time in a mount depends on its text.
-pub fn show_pages(tree: &mut Tree, place: &str, root: Attributes, wheels: &[ListedWheel]) -> Result<(), ViewError> {
+pub fn show_pages(tree: &mut Tree, place: &str, root: Attributes, wheels: &[ListedWheel]) -> anyhow::Result<()> {
     let place = below(&EntryPath::root(), &[place]);
     let index = PackageIndex::new(wheels.iter().map(|wheel| wheel.indexed.clone()))?;
     for (path, text) in index.pages() {

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::error::ViewError;
+use anyhow::anyhow;
+
 use super::hiding::hide;
 use super::report::fixed;
 use super::served::ServedGpus;
@@ -142,10 +143,10 @@ const AUTO: &[u8] = b"auto";
 
 impl ThinViews {
     /// The views for which the input has something. Fails if it has nothing for a set.
-    fn served(&self, thin: &ThinLayout, listed: &[GpuSet]) -> Result<Self, ViewError> {
+    fn served(&self, thin: &ThinLayout, listed: &[GpuSet]) -> anyhow::Result<Self> {
         let missing = |wanted: &GpuSet| {
             let existing = listed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            ViewError::NoSuchThin { wanted: wanted.to_string(), existing }
+            anyhow!("--thin {wanted}: the input has nothing for it; there are thin views for {existing}")
         };
         if let Some(wanted) = self.sets.iter().find(|gpus| !thin.served.serves(gpus)) {
             return Err(missing(wanted));
@@ -167,7 +168,7 @@ pub(super) fn show_thin(
     thin: &Arc<ThinLayout>,
     root: Attributes,
     views: &ThinViews,
-) -> Result<Vec<ThinWheelOfView>, ViewError> {
+) -> anyhow::Result<Vec<ThinWheelOfView>> {
     let mut listed = thin.served.listed.clone();
     let ThinViews { sets, auto } = views.served(thin, &listed)?;
     if listed.is_empty() {

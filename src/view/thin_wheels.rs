@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 use lru::LruCache;
 use parking_lot::Mutex;
 
-use super::error::ViewError;
 use super::items::{Item, add_directories};
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::rope::{Content, Materialize, ReadError, SizeBounds};
@@ -211,7 +210,7 @@ impl Installed {
         host: &[Item],
         devices: &BTreeMap<&BundleKey, Vec<Item>>,
         wheels: &WheelSet,
-    ) -> Result<Option<Self>, ViewError> {
+    ) -> anyhow::Result<Option<Self>> {
         let has_data = host.iter().chain(devices.values().flatten()).any(is_in_data);
         let Some(part) = wheels.hosts.first().filter(|_| has_data) else { return Ok(None) };
         let mut installed = Self { host: moved(host, part)?, devices: BTreeMap::new() };
@@ -230,7 +229,7 @@ fn is_in_data(item: &Item) -> bool {
 }
 
 /// The items of a part at their installed paths.
-fn moved(items: &[Item], part: &Arc<WheelPart>) -> Result<Vec<Item>, ViewError> {
+fn moved(items: &[Item], part: &Arc<WheelPart>) -> anyhow::Result<Vec<Item>> {
     let own_record = part.record_path()?;
     let mut files = BTreeMap::new();
     let mut directories = BTreeMap::new();
@@ -258,7 +257,7 @@ fn moved(items: &[Item], part: &Arc<WheelPart>) -> Result<Vec<Item>, ViewError> 
 }
 
 /// The RECORD of an installed part.
-fn record(part: &Arc<WheelPart>) -> Result<Body, ViewError> {
+fn record(part: &Arc<WheelPart>) -> anyhow::Result<Body> {
     let record = InstalledRecord::new(part);
     let is_made = part.archives().next().is_some();
     Ok(if is_made { Body::Made(Arc::new(record)) } else { Body::Ready(record.make()?) })

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::cause::Cause;
-use super::error::WhyError;
+use super::error;
 use super::found::SeenFiles;
 use super::libraries::may_be_library;
 use super::lookup::{Lookup, Presence};
@@ -52,7 +52,7 @@ pub(super) struct AssemblyQuestion<'a> {
 pub(super) struct AssembledFile {
     /// Where it is: the wheel or directory, then its path in an installation.
     pub(super) path: PathBuf,
-    pub(super) code: Result<LibraryCode, WhyError>,
+    pub(super) code: anyhow::Result<LibraryCode>,
     pub(super) assembly: Arc<Assembly>,
 }
 
@@ -87,7 +87,7 @@ pub(super) fn of_wheels(
     wheels: &[&GivenWheel],
     unread: &[PathBuf],
     question: &AssemblyQuestion<'_>,
-) -> Result<AssembledFiles, WhyError> {
+) -> anyhow::Result<AssembledFiles> {
     let resources = question.resources;
     let paths: Vec<_> = wheels.iter().map(|wheel| wheel.path.clone()).collect();
     let input = match &*paths {
@@ -99,14 +99,14 @@ pub(super) fn of_wheels(
 }
 
 /// The files of a wheel on a server.
-pub(super) fn of_remote(path: &Path, question: &AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError> {
+pub(super) fn of_remote(path: &Path, question: &AssemblyQuestion<'_>) -> anyhow::Result<AssembledFiles> {
     let input = Input::open(path, question.resources)?;
     let assembly = AssemblyForm::Wheels { wheels: vec![GivenWheel::of(path, &input)?], unread: Vec::new() };
     Ok(files(input, path, assembly, question))
 }
 
 /// The files of any other packed input, such as a tar archive. Fails if it is a split, whose files are not where they are installed.
-pub(super) fn of_packed(path: &Path, question: &AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError> {
+pub(super) fn of_packed(path: &Path, question: &AssemblyQuestion<'_>) -> anyhow::Result<AssembledFiles> {
     let input = Input::open(path, question.resources)?;
     if statements_in(&input).any(|statement| statement.depth() == 2) {
         check_elsewhere(&input, question.resources)?;
@@ -115,7 +115,7 @@ pub(super) fn of_packed(path: &Path, question: &AssemblyQuestion<'_>) -> Result<
 }
 
 /// The files of an image's root file system.
-pub(super) fn of_image(image: &ImageReference, question: &AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError> {
+pub(super) fn of_image(image: &ImageReference, question: &AssemblyQuestion<'_>) -> anyhow::Result<AssembledFiles> {
     Ok(files(open_root(image, question.resources)?, Path::new("/"), AssemblyForm::Other, question))
 }
 
@@ -124,13 +124,13 @@ pub(super) fn of_component(
     place: &Path,
     component: &InstalledComponent,
     question: &AssemblyQuestion<'_>,
-) -> Result<AssembledFiles, WhyError> {
+) -> anyhow::Result<AssembledFiles> {
     let place = component.name.as_ref().map_or_else(|| place.to_owned(), |name| place.join(name));
     Ok(files(component.open(question.resources)?, &place, AssemblyForm::Artifacts, question))
 }
 
 /// The files of a directory without libraries, such as a device part, or code objects. What cannot be listed is known.
-pub(super) fn of_directory(path: &Path, question: &AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError> {
+pub(super) fn of_directory(path: &Path, question: &AssemblyQuestion<'_>) -> anyhow::Result<AssembledFiles> {
     let (input, _) = Input::survey(path, question.resources)?;
     Ok(files(input, path, AssemblyForm::Other, question))
 }
@@ -140,7 +140,7 @@ pub(super) fn of_parts(
     split: &SplitDirectory,
     devices: &[PathBuf],
     question: &AssemblyQuestion<'_>,
-) -> Result<AssembledFiles, WhyError> {
+) -> anyhow::Result<AssembledFiles> {
     let Some(first) = split.parts().next() else { return Ok(AssembledFiles::default()) };
     // Parts of other GPUs tell what the split has for each.
     let parts = split.parts().map(|part| Input::open(&part, question.resources)).collect::<Result<_, _>>()?;
@@ -150,7 +150,7 @@ pub(super) fn of_parts(
 }
 
 /// A path, and what is known of the code there.
-type LocatedCode = (PathBuf, Result<LibraryCode, WhyError>);
+type LocatedCode = (PathBuf, anyhow::Result<LibraryCode>);
 
 /// The files with code: libraries, or archives, bundles and code objects if there are no libraries.
 fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &AssemblyQuestion<'_>) -> AssembledFiles {
@@ -222,14 +222,14 @@ fn without_libraries(
     let of_archive = |(entry, content): (&EntryPath, &Arc<dyn Content>)| {
         let path = location.join(entry.as_path());
         let read = (!is_url(location)).then_some(resources);
-        let code = LibraryCode::of_archive(entry.clone(), content, read).map_err(WhyError::at(&path));
+        let code = LibraryCode::of_archive(entry.clone(), content, read).map_err(error::at(&path));
         (path, code)
     };
     let is_catalogued = |path: &EntryPath| known.classify(path).is_some_and(|file| file.handler.reader().is_some());
     let is_loose = |path: &EntryPath| !archives.contains_key(path) && !is_catalogued(path);
     let loose = input.files().filter(|(path, _)| is_loose(path)).filter_map(|(entry, content)| {
         let path = location.join(entry.as_path());
-        let code = LibraryCode::of_loose(entry.clone(), content, resources).map_err(WhyError::at(&path)).transpose()?;
+        let code = LibraryCode::of_loose(entry.clone(), content, resources).map_err(error::at(&path)).transpose()?;
         Some((path, code))
     });
     archives.iter().map(of_archive).chain(loose).collect()
@@ -241,25 +241,25 @@ fn binary(
     path: &Path,
     content: &Arc<dyn Content>,
     resources: &Arc<Resources>,
-) -> Result<Option<LibraryCode>, WhyError> {
-    if let Some(split) = SplitBinary::find(content).map_err(WhyError::at(path))? {
+) -> anyhow::Result<Option<LibraryCode>> {
+    if let Some(split) = SplitBinary::find(content).map_err(error::at(path))? {
         if let Some(reason) = split.damage {
-            return Err(WhyError::at(path)(reason));
+            return Err(error::at(path)(reason));
         }
         let targets = split.wrappers.iter().map(|_| BTreeSet::new()).collect();
         return Ok(Some(LibraryCode::new(entry.clone(), CodePlace::Split, targets)));
     }
-    let Some(binary) = FatBinary::scan(content).map_err(WhyError::at(path))? else { return Ok(None) };
-    LibraryCode::of_fat(entry.clone(), content, &binary, resources).map_err(WhyError::at(path))
+    let Some(binary) = FatBinary::scan(content).map_err(error::at(path))? else { return Ok(None) };
+    LibraryCode::of_fat(entry.clone(), content, &binary, resources).map_err(error::at(path))
 }
 
 impl GivenWheel {
-    pub(super) fn read(path: &Path, resources: &Arc<Resources>) -> Result<Self, WhyError> {
+    pub(super) fn read(path: &Path, resources: &Arc<Resources>) -> anyhow::Result<Self> {
         Self::of(path, &Input::open(path, resources)?)
     }
 
-    fn of(path: &Path, input: &Input) -> Result<Self, WhyError> {
-        let metadata = Metadata::read(input).map_err(WhyError::at(path))?;
+    fn of(path: &Path, input: &Input) -> anyhow::Result<Self> {
+        let metadata = Metadata::read(input).map_err(error::at(path))?;
         Ok(Self { path: path.to_owned(), metadata })
     }
 

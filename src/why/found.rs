@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::answer::{DatabaseLookup, FoundCause};
-use super::error::WhyError;
+use super::error::is_not_understood;
 use super::lookup::Lookup;
 
 /// What was looked up.
@@ -62,9 +62,9 @@ impl FoundLookups {
         self.lookups.extend(lookups);
     }
 
-    pub(super) fn fail(&mut self, error: &WhyError) {
+    pub(super) fn fail(&mut self, error: &anyhow::Error) {
         let text = error.to_string();
-        if error.is_not_understood() {
+        if is_not_understood(error) {
             self.unknown.get_or_insert_with(|| text.clone());
         }
         self.unread.push(text);

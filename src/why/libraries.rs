@@ -7,7 +7,6 @@ use std::sync::Arc;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
-use super::error::WhyError;
 use super::found::SeenFiles;
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -46,7 +45,7 @@ pub(super) struct FoundFiles {
     /// In the order in which they were found.
     pub(super) files: Vec<LibraryFile>,
     /// Why some paths cannot be read.
-    pub(super) failed: Vec<WhyError>,
+    pub(super) failed: Vec<anyhow::Error>,
     /// How much was looked at.
     pub(super) seen: SeenFiles,
     /// Their positions, by path without symlinks.
@@ -67,11 +66,11 @@ pub(super) fn find(paths: &[PathBuf], resources: &Arc<Resources>) -> FoundFiles 
 
 impl FoundFiles {
     /// Adds a file, or what is in a directory.
-    fn add_path(&mut self, path: &Path, resources: &Arc<Resources>) -> Result<(), WhyError> {
+    fn add_path(&mut self, path: &Path, resources: &Arc<Resources>) -> anyhow::Result<()> {
         let place = path.canonicalize().map_err(SourceError::at(path))?;
         if place.is_dir() {
             let denied = self.add_directory(&place, &place, resources)?;
-            self.failed.extend(denied.into_iter().map(WhyError::from));
+            self.failed.extend(denied.into_iter().map(anyhow::Error::from));
             return Ok(());
         }
         let link = std::path::absolute(path).map_err(SourceError::at(path))?;

@@ -50,7 +50,7 @@ use lookup::Presence;
 
 pub(crate) use crate::coverage::Trail;
 pub(crate) use answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
-pub(crate) use error::WhyError;
+pub(crate) use error::{WhyError, is_not_understood};
 pub(crate) use gpus::{FORCED, VisibleGpu, disabled, forced, visible, warn_of_empty, warn_of_forced};
 pub(crate) use lookup::Lookup;
 pub(crate) use origin::source_tree;
@@ -91,7 +91,7 @@ enum Library {
 
 impl Question {
     /// Looks up all that was named.
-    pub(crate) fn answer(&self) -> Result<Explanation, WhyError> {
+    pub(crate) fn answer(&self) -> anyhow::Result<Explanation> {
         let mut found = FoundLookups::default();
         // What a process has loaded is not recognised: an archive that it has mapped is no argument.
         match self.loaded {
@@ -110,8 +110,8 @@ impl Question {
             }
         }
         match self.wrapper {
-            _ if found.is_empty() => Err(self.nothing(&found)),
-            Some(wrapper) if found.has_no_wrapper() => Err(WhyError::NoWrapper(wrapper)),
+            _ if found.is_empty() => Err(self.nothing(&found).into()),
+            Some(wrapper) if found.has_no_wrapper() => Err(WhyError::NoWrapper(wrapper).into()),
             _ => Ok(self.conclude(found)),
         }
     }
@@ -140,7 +140,7 @@ impl Question {
         let (whole, damaged): (Vec<_>, Vec<_>) = lookups.partition(is_answer);
         let reasons: BTreeSet<_> = damaged.iter().filter_map(|lookup| lookup.damage.as_deref()).collect();
         for reason in reasons {
-            found.fail(&WhyError::at(&file.path)(reason));
+            found.fail(&error::at(&file.path)(reason));
         }
         found.damaged.extend(damaged.iter().filter_map(Lookup::group));
         whole
@@ -223,18 +223,18 @@ impl Library {
     }
 }
 
-fn open(path: &Path, resources: &Arc<Resources>) -> Result<Option<Library>, WhyError> {
+fn open(path: &Path, resources: &Arc<Resources>) -> anyhow::Result<Option<Library>> {
     let content = open_file(path, resources)?;
     if begins_code(&*content) {
         return Ok(None);
     }
-    if let Some(split) = SplitBinary::read(&content).map_err(WhyError::at(path))? {
+    if let Some(split) = SplitBinary::read(&content).map_err(error::at(path))? {
         return match split.damage {
-            Some(reason) => Err(WhyError::at(path)(reason)),
+            Some(reason) => Err(error::at(path)(reason)),
             None => Ok(Some(Library::Split(split))),
         };
     }
-    let Some(binary) = FatBinary::scan(&content).map_err(WhyError::at(path))? else { return Ok(None) };
-    let code = LibraryCode::of_fat(EntryPath::root(), &content, &binary, resources).map_err(WhyError::at(path))?;
+    let Some(binary) = FatBinary::scan(&content).map_err(error::at(path))? else { return Ok(None) };
+    let code = LibraryCode::of_fat(EntryPath::root(), &content, &binary, resources).map_err(error::at(path))?;
     Ok(code.map(|code| Library::Held(code, None)))
 }

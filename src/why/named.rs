@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::answer::{DatabaseLookup, FoundCause};
 use super::assembled::{self, AssembledFiles, AssemblyQuestion, GivenWheel};
 use super::cause::Cause;
-use super::error::WhyError;
+use super::error;
 use super::found::{FoundLookups, SeenFiles};
 use super::libraries::{self, LibraryFile};
 use super::origin::source_tree;
@@ -86,7 +86,7 @@ impl Question {
         for path in &self.paths {
             match recognise(path) {
                 Ok(named) => all.push((path.clone(), named)),
-                Err(error) => found.fail(&error.into()),
+                Err(error) => found.fail(&error),
             }
         }
         join_parts(&mut all);
@@ -121,13 +121,7 @@ impl Question {
     }
 
     /// Looks up what is neither installed nor a wheel.
-    fn look_up_form(
-        &self,
-        path: &Path,
-        named: &Named,
-        gpus: &[usize],
-        found: &mut FoundLookups,
-    ) -> Result<(), WhyError> {
+    fn look_up_form(&self, path: &Path, named: &Named, gpus: &[usize], found: &mut FoundLookups) -> anyhow::Result<()> {
         let resources = &self.resources;
         match named {
             Named::Split(split) => self.look_up_split(split, found),
@@ -141,10 +135,9 @@ impl Question {
             Named::Archive | Named::Bundle | Named::CodeObject => {
                 let content = open_file(path, resources)?;
                 let at = EntryPath::root;
-                let code = LibraryCode::of_loose(at(), &content, resources).map_err(WhyError::at(path))?;
+                let code = LibraryCode::of_loose(at(), &content, resources).map_err(error::at(path))?;
                 // A damaged archive may be known by its name alone.
-                let of_archive =
-                    || LibraryCode::of_archive(at(), &content, Some(resources)).map_err(WhyError::at(path));
+                let of_archive = || LibraryCode::of_archive(at(), &content, Some(resources)).map_err(error::at(path));
                 let code = code.map_or_else(of_archive, Ok)?;
                 let file = LibraryFile::at(path.to_owned());
                 let lookups = self.look_up_whole(&file, &Library::Held(code, None), gpus, found);
@@ -215,8 +208,8 @@ impl Question {
         for set in installed_together(&labels) {
             let set: Vec<_> = set.iter().filter_map(|label| wheels.iter().find(|it| it.path == label.path)).collect();
             match self.assembled(|question| assembled::of_wheels(&set, &unread, question)) {
-                Err(WhyError::Wheels(conflict @ WheelsError::Version { .. })) => {
-                    let reason = format!("these wheels cannot be installed together: {conflict}");
+                Err(error) if matches!(error.downcast_ref(), Some(WheelsError::Version { .. })) => {
+                    let reason = format!("these wheels cannot be installed together: {error}");
                     let cause = Cause::new(CauseKind::PackageVersion, reason, None);
                     let paths = set.iter().map(|wheel| wheel.path.display().to_string()).collect();
                     found.causes.push(FoundCause { cause, targets: self.names(gpus), paths });
@@ -257,7 +250,7 @@ impl Question {
         artifacts: &FoundArtifacts,
         gpus: &[usize],
         found: &mut FoundLookups,
-    ) -> Result<(), WhyError> {
+    ) -> anyhow::Result<()> {
         let mut places = match artifacts {
             FoundArtifacts::One => Vec::new(),
             FoundArtifacts::Several { others, .. } => others.iter().map(|name| path.join(name)).collect(),
@@ -275,8 +268,8 @@ impl Question {
     /// What is put together, for the GPUs as they call themselves.
     fn assembled(
         &self,
-        assemble: impl FnOnce(&AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError>,
-    ) -> Result<AssembledFiles, WhyError> {
+        assemble: impl FnOnce(&AssemblyQuestion<'_>) -> anyhow::Result<AssembledFiles>,
+    ) -> anyhow::Result<AssembledFiles> {
         let devices: Vec<_> = self.gpus.iter().map(|gpu| self.device_of(gpu)).collect();
         let is_wanted = |path: &Path| self.is_wanted(path);
         assemble(&AssemblyQuestion { devices: &devices, is_wanted: &is_wanted, resources: &self.resources })
@@ -286,12 +279,12 @@ impl Question {
         &self,
         gpus: &[usize],
         found: &mut FoundLookups,
-        assemble: impl FnOnce(&AssemblyQuestion<'_>) -> Result<AssembledFiles, WhyError>,
+        assemble: impl FnOnce(&AssemblyQuestion<'_>) -> anyhow::Result<AssembledFiles>,
     ) {
         self.add_assembled(self.assembled(assemble), gpus, found);
     }
 
-    fn add_assembled(&self, assembled: Result<AssembledFiles, WhyError>, gpus: &[usize], found: &mut FoundLookups) {
+    fn add_assembled(&self, assembled: anyhow::Result<AssembledFiles>, gpus: &[usize], found: &mut FoundLookups) {
         let assembled = match assembled {
             Ok(assembled) => assembled,
             Err(error) => return found.fail(&error),

@@ -7,6 +7,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anyhow::ensure;
+
 use super::error::WhyError;
 use super::open;
 use crate::disk;
@@ -54,10 +56,11 @@ impl fmt::Display for GoneLibrary {
 
 impl Process {
     /// Reads what the kernel says about the process `id`.
-    pub(crate) fn read(id: u32, resources: &Arc<Resources>) -> Result<Self, WhyError> {
+    pub(crate) fn read(id: u32, resources: &Arc<Resources>) -> anyhow::Result<Self> {
         let directory = PathBuf::from(format!("/proc/{id}"));
         if !directory.exists() {
-            return Err(if Path::new("/proc/self").exists() { WhyError::NoProcess(id) } else { WhyError::NoProc });
+            ensure!(Path::new("/proc/self").exists(), "/proc/self: no such directory; mount /proc");
+            return Err(WhyError::NoProcess(id).into());
         }
         let read = |name: &str| {
             let path = directory.join(name);

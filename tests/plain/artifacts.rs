@@ -98,6 +98,20 @@ fn packages_are_made_of_whole_parts_only() {
     assert!(recombine(1).contains("x_gfx90a.co: it is missing"));
 }
 
+/// What is called an artifact and is no tar archive is not understood, whatever the others have.
+#[test]
+fn an_artifact_that_is_no_archive_has_no_answer() {
+    let place = shards();
+    put(place.path(), "split/shard/bar_lib_gfx90a.tar.xz", b"text");
+    for command in [
+        &["recombine", "config.json", "split", "-o", "out"][..],
+        &["inspect", "split/shard", "--require", "gfx90a"],
+        &["why", "split/shard", "--target", "gfx90a"],
+    ] {
+        assert!(said(place.path(), command, 5).contains("bar_lib_gfx90a.tar.xz: "), "{command:?}");
+    }
+}
+
 /// The name of an archive is a guess; `artifact_manifest.txt` in it is none.
 #[test]
 fn a_tar_archive_without_a_manifest_is_a_tree() {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kpackfs::opened::{Named, OpenedError, recognise};
+use kpackfs::opened::{Named, NotUnderstood, is_not_understood, recognise};
 use kpackfs::resources::Resources;
 use kpackfs::source::{Input, InputKind};
 use serde_json::Value;
@@ -129,7 +129,7 @@ fn zip_files_that_cannot_be_used_are_named() {
     // The end of a zip file that something else follows does not make one.
     let behind = [fs::read(app).unwrap(), b"more".to_vec()].concat();
     fs::write(place.path().join("behind"), behind).unwrap();
-    assert!(recognise(&place.path().join("behind")).is_err_and(|error| error.is_not_understood()));
+    assert!(recognise(&place.path().join("behind")).is_err_and(|error| is_not_understood(&error)));
 }
 
 /// A tar archive of these files.
@@ -177,7 +177,7 @@ fn forms_that_have_to_be_unpacked_are_named_with_the_command() {
         let path = place.path().join(name);
         fs::write(&path, bytes).unwrap();
         let error = recognise(&path).expect_err(name);
-        assert!(matches!(error, OpenedError::Packed { .. }) && error.is_not_understood(), "{name}: {error:?}");
+        assert!(matches!(error.downcast_ref(), Some(NotUnderstood::Packed { .. })), "{name}: {error:?}");
         let command = command.replace("{}", path.to_str().unwrap());
         assert!(error.to_string().contains(&command), "{name}: {error} lacks {command}");
     }
@@ -232,7 +232,7 @@ fn references_to_no_layout_are_not_understood() {
         (format!("oci-archive:{}/absent.tar", place.path().display()), "No such file"),
     ] {
         let error = recognise(name.as_ref()).expect_err(&name);
-        assert!(error.is_not_understood() && error.to_string().contains(what), "{name}: {error}");
+        assert!(is_not_understood(&error) && error.to_string().contains(what), "{name}: {error}");
     }
 }
 

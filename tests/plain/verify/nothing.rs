@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kpackfs::resources::Resources;
-use kpackfs::verify::{VerifyError, VerifyOptions};
+use kpackfs::verify::{NothingSplit, VerifyOptions};
 
 use crate::verify::installations::{fat, installed, wheel, wheels};
 use crate::verify::splits::{GFX90A, PLAIN, Split, verify};
@@ -12,7 +12,7 @@ use crate::verify::splits::{GFX90A, PLAIN, Split, verify};
 pub(crate) fn is_nothing(paths: &[PathBuf]) -> bool {
     let resources = Resources::new(64 << 20);
     let result = crate::verify::splits::try_verify(paths, &[], &VerifyOptions::default(), &resources);
-    matches!(result, Err(VerifyError::Nothing(_)))
+    result.is_err_and(|error| error.is::<NothingSplit>())
 }
 
 #[test]

@@ -12,7 +12,7 @@ use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
 use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{self, Plan};
-use kpackfs::verify::{Check, Finding, VerifyError, VerifyOptions, VerifyReport};
+use kpackfs::verify::{Check, Finding, VerifyOptions, VerifyReport};
 use kpackfs::{export, view};
 use object::LittleEndian as LE;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader};
@@ -107,7 +107,7 @@ pub(crate) fn try_verify(
     against: &[PathBuf],
     options: &VerifyOptions,
     resources: &Arc<Resources>,
-) -> Result<VerifyReport, VerifyError> {
+) -> anyhow::Result<VerifyReport> {
     let named = kpackfs::opened::recognise_all_unproved(paths)?;
     kpackfs::verify::verify(&named, against, options, resources, &Progress::default())
 }
