@@ -98,7 +98,7 @@ fn check(wheel: &ReleasedWheel) -> anyhow::Result<()> {
     wheels.notes.iter().for_each(|text| note(&format!("{name}: {text}")));
     let existing = wheel.prepared.plan.keys_of_input();
     if wheel.prepared.plan.keys.is_empty() && !existing.is_empty() {
-        let existing = join(&existing.into_iter().collect::<Vec<_>>());
+        let existing = join(&existing);
         warn(&format!(
             "{name}: it has nothing for the wanted GPUs, and so no device wheel; it has code for {existing}"
         ));

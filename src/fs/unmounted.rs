@@ -4,33 +4,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use super::failure::Failure;
+use anyhow::{Context, anyhow, bail};
+
 use super::nodes::{NodeAttributes, Nodes};
 use crate::near::near;
 use crate::rope::Content;
-use crate::source::{EntryPath, PathError, Resolved};
+use crate::source::{EntryPath, Resolved};
 use crate::tree::{NodeId, NodeKind, ROOT, Tree};
 use crate::view::HOST;
-
-/// Why a path of a tree cannot be shown.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UnmountedError {
-    /// It is no path below a mount point.
-    #[error("{path}: {source}")]
-    Path { path: String, source: PathError },
-    /// Nothing has this name.
-    #[error("there is no {path} in the views; `kpackfs ls INPUT{}` lists what is there{meant}", argument(.existing))]
-    NotThere { path: EntryPath, existing: EntryPath, meant: String },
-    /// A symlink leads out of the tree.
-    #[error("{path}: its symlink {link} leads out of the views")]
-    Outside { path: EntryPath, link: EntryPath },
-    /// A directory has no bytes.
-    #[error("{} is a directory; `kpackfs ls -R INPUT{}` lists the files in it", if .0.is_root() { ".".to_owned() } else { .0.to_string() }, argument(.0))]
-    Directory(EntryPath),
-    /// The bytes or the size cannot be read.
-    #[error("{path}: {source}")]
-    Read { path: EntryPath, source: Failure },
-}
 
 fn argument(path: &EntryPath) -> String {
     if path.is_root() { String::new() } else { format!(" {path}") }
@@ -61,24 +42,28 @@ impl Unmounted {
     }
 
     /// The file that a program would open at a path.
-    pub(crate) fn open_file(&self, path: &OsStr) -> Result<ViewedNode, UnmountedError> {
+    pub(crate) fn open_file(&self, path: &OsStr) -> anyhow::Result<ViewedNode> {
         let place = self.open(path)?;
-        if self.is_directory(&place) { Err(UnmountedError::Directory(place.path)) } else { Ok(place) }
+        if self.is_directory(&place) {
+            let name = if place.path.is_root() { "." } else { &place.path.to_string() };
+            bail!("{name} is a directory; `kpackfs ls -R INPUT{}` lists the files in it", argument(&place.path));
+        }
+        Ok(place)
     }
 
     /// What is at a path. Symlinks are followed.
-    fn open(&self, path: &OsStr) -> Result<ViewedNode, UnmountedError> {
+    fn open(&self, path: &OsStr) -> anyhow::Result<ViewedNode> {
         let path = parse(path)?;
         match self.tree.follow(&path) {
             Resolved::Entry(end) => self.tree.resolve(ROOT, &end).map(|node| ViewedNode { path: path.clone(), node }),
-            Resolved::Outside(link) => return Err(UnmountedError::Outside { path, link }),
+            Resolved::Outside(link) => bail!("{path}: its symlink {link} leads out of the views"),
             Resolved::Nothing => None,
         }
-        .ok_or_else(|| self.not_there(path))
+        .ok_or_else(|| self.not_there(&path))
     }
 
     /// What is at a path, for a listing: a symlink to a directory is that directory, and another one is itself.
-    pub(crate) fn find(&self, path: &OsStr) -> Result<ViewedNode, UnmountedError> {
+    pub(crate) fn find(&self, path: &OsStr) -> anyhow::Result<ViewedNode> {
         let opened = self.open(path);
         if opened.as_ref().is_ok_and(|place| self.is_directory(place)) {
             return opened;
@@ -90,7 +75,7 @@ impl Unmounted {
         node.map_or(opened, |node| Ok(ViewedNode { path, node }))
     }
 
-    fn not_there(&self, path: EntryPath) -> UnmountedError {
+    fn not_there(&self, path: &EntryPath) -> anyhow::Error {
         let above = std::iter::successors(path.parent(), EntryPath::parent);
         let existing = above.into_iter().find_map(|above| Some((self.tree.resolve(ROOT, &above)?, above)));
         let (node, existing) = existing.unwrap_or_else(|| (ROOT, EntryPath::root()));
@@ -99,7 +84,8 @@ impl Unmounted {
         let in_host = EntryPath::new(&[HOST.as_bytes(), b"/", path.as_bytes()].concat()).ok();
         let in_host = in_host.filter(|path| self.tree.resolve(ROOT, path).is_some());
         let meant = in_host.map_or_else(|| near(&path.to_string(), names), |path| format!("; did you mean {path}?"));
-        UnmountedError::NotThere { path, existing, meant }
+        let listed = argument(&existing);
+        anyhow!("there is no {path} in the views; `kpackfs ls INPUT{listed}` lists what is there{meant}")
     }
 
     pub(crate) fn is_directory(&self, place: &ViewedNode) -> bool {
@@ -113,12 +99,12 @@ impl Unmounted {
     }
 
     /// The attributes. Makes a file of unknown size if `is_sized`.
-    pub(crate) fn attributes(&self, place: &ViewedNode, is_sized: bool) -> Result<NodeAttributes, UnmountedError> {
+    pub(crate) fn attributes(&self, place: &ViewedNode, is_sized: bool) -> anyhow::Result<NodeAttributes> {
         let node = place.node;
         let renewed = self.nodes.renew(node);
         let found = renewed
             .and_then(|()| if is_sized { self.nodes.attributes(node) } else { self.nodes.known_attributes(node) });
-        found.map_err(|source| UnmountedError::Read { path: place.path.clone(), source })
+        found.with_context(|| place.path.to_string())
     }
 
     /// The target, if it is a symlink.
@@ -127,15 +113,15 @@ impl Unmounted {
     }
 
     /// The bytes of a file. Makes them if necessary.
-    pub(crate) fn content(&self, file: &ViewedNode) -> Result<Arc<dyn Content>, UnmountedError> {
-        self.nodes.content(file.node).map_err(|source| UnmountedError::Read { path: file.path.clone(), source })
+    pub(crate) fn content(&self, file: &ViewedNode) -> anyhow::Result<Arc<dyn Content>> {
+        self.nodes.content(file.node).with_context(|| file.path.to_string())
     }
 }
 
 /// A path below a mount point, in any spelling that does not leave it.
-fn parse(path: &OsStr) -> Result<EntryPath, UnmountedError> {
+fn parse(path: &OsStr) -> anyhow::Result<EntryPath> {
     let names = path.as_bytes().split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
     let names = names.collect::<Vec<_>>().join(&b'/');
     let parsed = if names.is_empty() { Ok(EntryPath::root()) } else { EntryPath::new(&names) };
-    parsed.map_err(|source| UnmountedError::Path { path: path.to_string_lossy().into_owned(), source })
+    parsed.with_context(|| path.to_string_lossy().into_owned())
 }

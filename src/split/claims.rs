@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::error::SplitError;
+use anyhow::bail;
+
 use super::plan::Plan;
 use super::roots::Roots;
 use crate::loader::DOT_KPACK;
@@ -10,7 +11,7 @@ use crate::source::{Entry, EntryKind, EntryPath, Input};
 use crate::wheel;
 
 /// Refuses a wheel in which two different members are installed at one path.
-pub(super) fn check_members(input: &Input) -> Result<(), SplitError> {
+pub(super) fn check_members(input: &Input) -> anyhow::Result<()> {
     let is_moved = |entry: &&Entry| wheel::installed(&entry.path) != entry.path;
     if input.dist_info().is_none() || !input.entries.iter().any(|entry| is_moved(&entry)) {
         return Ok(());
@@ -21,8 +22,12 @@ pub(super) fn check_members(input: &Input) -> Result<(), SplitError> {
         if let Some(first) = existing.get(&installed)
             && let Some(reason) = first.kind.difference(&entry.kind)?
         {
-            let (first, second) = (first.path.clone(), entry.path.clone());
-            return Err(SplitError::OnePath { first, second, installed, reason });
+            bail!(
+                "{:?} and {:?}: both are installed as {installed:?}, and {reason}, so that one of them would be lost; \
+                 remove or rename one",
+                first.path,
+                entry.path
+            );
         }
         existing.insert(installed, entry);
     }
@@ -30,7 +35,7 @@ pub(super) fn check_members(input: &Input) -> Result<(), SplitError> {
 }
 
 /// Refuses archives if the input has anything but directories on their paths.
-pub(super) fn check_archives(input: &Input, plan: &Plan, roots: &Roots) -> Result<(), SplitError> {
+pub(super) fn check_archives(input: &Input, plan: &Plan, roots: &Roots) -> anyhow::Result<()> {
     let is_near = |entry: &&Entry| {
         !matches!(entry.kind, EntryKind::Directory) && entry.path.components().any(|name| name == DOT_KPACK.as_bytes())
     };
@@ -40,7 +45,11 @@ pub(super) fn check_archives(input: &Input, plan: &Plan, roots: &Roots) -> Resul
         let archive = roots.installed(&planned.path);
         let mut above = std::iter::successors(Some(archive), EntryPath::parent);
         if let Some(path) = above.find_map(|path| existing.get(&path)) {
-            return Err(SplitError::Blocked { path: (*path).clone(), archive: planned.path.clone() });
+            bail!(
+                "{path:?} of the input and the archive {:?} of the split: both cannot be there; rename the first, or choose \
+                 another name or place for archives (--group, --overlay-root)",
+                planned.path
+            );
         }
     }
     Ok(())

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::error::SplitError;
+use anyhow::anyhow;
+
 use super::options::PlanOptions;
 use super::plan::{Destination, Plan};
 use crate::gpu::BundleKey;
@@ -11,7 +12,7 @@ use crate::source::{DeviceWheel, Entry, EntryKind, EntryPath, Input};
 
 /// Places files that only device wheels hold. Databases are in the part of a wheel that holds them. All other files have
 /// no part of their own, and are not examined: device code in them is in the part of its GPU already.
-pub(super) fn keep(input: &Input, places: &mut [Destination], options: &PlanOptions) -> Result<(), SplitError> {
+pub(super) fn keep(input: &Input, places: &mut [Destination], options: &PlanOptions) -> anyhow::Result<()> {
     let Some(host) = input.host_wheel() else { return Ok(()) };
     let mut holders = HashMap::<&EntryPath, Vec<BundleKey>>::new();
     for wheel in &host.devices {
@@ -36,7 +37,7 @@ pub(super) fn keep(input: &Input, places: &mut [Destination], options: &PlanOpti
 }
 
 /// Adds what device wheels hold to the parts of a plan in which everything else has its place.
-pub(super) fn assign(input: &Input, plan: &mut Plan) -> Result<(), SplitError> {
+pub(super) fn assign(input: &Input, plan: &mut Plan) -> anyhow::Result<()> {
     let Some(host) = input.host_wheel() else { return Ok(()) };
     let is_known = |place: &Destination| matches!(place, Destination::Device(..) | Destination::Unwanted(..));
     let has_code = !plan.joined.is_empty() || !plan.archives.is_empty() || plan.places.iter().any(is_known);
@@ -84,7 +85,7 @@ impl Plan {
 }
 
 /// The part that a device wheel is named after.
-fn part(wheel: &DeviceWheel) -> Result<BundleKey, SplitError> {
-    let no_part = |_| SplitError::NoPart { location: wheel.location.clone(), part: wheel.part.clone() };
-    wheel.part.parse().map_err(no_part)
+fn part(wheel: &DeviceWheel) -> anyhow::Result<BundleKey> {
+    let DeviceWheel { location, part, .. } = wheel;
+    part.parse().map_err(|_| anyhow!("{}: its name ends with {part:?}, which is no device part", location.display()))
 }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use anyhow::ensure;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 
@@ -52,38 +53,20 @@ pub struct StatedPartFile {
 #[derive(Debug, Deserialize)]
 pub struct StatedCode(pub String, pub String, pub u64, #[serde(deserialize_with = "stored_sum")] pub [u8; 16]);
 
-/// Why a manifest cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ManifestTextError {
-    /// It is not JSON of the expected form.
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-    /// It was written by a later version of kpackfs.
-    #[error("its json_version is {0}; {VERSION} is known")]
-    Version(u32),
-    /// The digest of a file has another length than it says.
-    #[error("the digest of {0} has another length than {1} has")]
-    Digest(String, &'static str),
-    /// It lists a file twice.
-    #[error("it lists {0} twice")]
-    Twice(String),
-}
-
 impl PartManifest {
     /// Parses a manifest.
-    pub fn parse(text: &[u8]) -> Result<Self, ManifestTextError> {
+    pub fn parse(text: &[u8]) -> anyhow::Result<Self> {
         let manifest: Self = serde_json::from_slice(text)?;
-        if manifest.json_version != VERSION {
-            return Err(ManifestTextError::Version(manifest.json_version));
-        }
+        let version = manifest.json_version;
+        ensure!(version == VERSION, "its json_version is {version}; {VERSION} is known");
         let mut seen = HashSet::new();
         for file in &manifest.files {
-            if file.digest.len() != manifest.digest.size() {
-                return Err(ManifestTextError::Digest(file.path.clone(), manifest.digest.name()));
-            }
-            if !seen.insert(&file.path) {
-                return Err(ManifestTextError::Twice(file.path.clone()));
-            }
+            let (path, name) = (&file.path, manifest.digest.name());
+            ensure!(
+                file.digest.len() == manifest.digest.size(),
+                "the digest of {path} has another length than {name} has"
+            );
+            ensure!(seen.insert(path), "it lists {path} twice");
         }
         Ok(manifest)
     }

@@ -7,7 +7,6 @@ mod bundles;
 mod claims;
 mod content_code;
 mod device_code;
-mod error;
 mod file_digest;
 mod held;
 mod manifest;
@@ -29,6 +28,8 @@ mod unserved;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use anyhow::bail;
+
 use crate::database::{Arch, Handler};
 use crate::gpu::TargetId;
 use crate::join::Joined;
@@ -40,22 +41,23 @@ use crate::source::{Entry, EntryPath, Input};
 pub use bundles::targets_of_bundle_file;
 pub(crate) use content_code::wrapped_damage;
 pub use device_code::{CodeOfFile, Fate, device_code};
-use error::MAX_SHOWN;
-pub use error::{GroupError, SplitError, join};
 pub use file_digest::{FileDigest, FileSum, PassingSum};
 pub(crate) use manifest::few_names;
-pub use manifest::{ManifestTextError, PartManifest, StatedCode, StatedPartFile};
+pub use manifest::{PartManifest, StatedCode, StatedPartFile};
 pub use manifest_text::{ManifestFile, ManifestFileKind, ManifestFiles, ManifestText};
 pub use options::{Packaging, PlanOptions};
 pub use parts::{DEVICE, FAT, FAT_WHEEL, HOST, MERGED, RESERVED, SIMPLE, SIMPLE_THIN, THIN, THIN_WHEELS, WHEELS};
 pub use plan::{BundleFile, Destination, Plan, PlannedArchive, PlannedBinary};
 use roots::Roots;
-pub use selection::Targets;
+pub use selection::{Targets, join};
 pub(crate) use split_id::NAMING;
 pub use split_id::{FieldSum, ID_TEXT, InputFacts, InputId, SplitFacts, SplitId, hex};
 pub(crate) use statement::are_device_parts;
-pub use statement::{STATEMENT, Statement, StatementError, component_of_statement, statement_of_component};
+pub use statement::{STATEMENT, Statement, component_of_statement, statement_of_component};
 pub use thin::{FatBinaries, ThinBinary};
+
+/// Number of files and directories in all views together. The largest ROCm wheels have some hundred thousand.
+const MAX_SHOWN: usize = 8 << 20;
 
 impl Plan {
     /// Examines the input and decides. `jobs` make the archives.
@@ -64,7 +66,7 @@ impl Plan {
         options: &PlanOptions,
         jobs: &Arc<BundleJobs>,
         progress: &Progress,
-    ) -> Result<Self, SplitError> {
+    ) -> anyhow::Result<Self> {
         Self::of_joined(input, &Joined::default(), options, jobs, progress)
     }
 
@@ -75,7 +77,7 @@ impl Plan {
         options: &PlanOptions,
         jobs: &Arc<BundleJobs>,
         progress: &Progress,
-    ) -> Result<Self, SplitError> {
+    ) -> anyhow::Result<Self> {
         claims::check_members(input)?;
         let resources = jobs.resources();
         let roots = Roots::new(input, options)?;
@@ -120,7 +122,9 @@ impl Plan {
         held::assign(input, &mut plan)?;
         let (keys, entries) = (plan.keys.len(), input.entries.len());
         if keys.saturating_mul(entries) > MAX_SHOWN {
-            return Err(SplitError::TooManyTargets { keys, entries });
+            bail!(
+                "{keys} targets and families with {entries} files and directories each are more than {MAX_SHOWN}; choose some with --gpu-targets"
+            );
         }
         Ok(plan)
     }

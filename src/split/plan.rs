@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::content_code::ContentCode;
-use super::error::SplitError;
 use super::options::PlanOptions;
 use crate::binary::Rewritten;
 use crate::database::Handler;
@@ -157,7 +156,7 @@ impl Plan {
     }
 
     /// Fails like [`Targets::check`].
-    pub fn check_selection(&self) -> Result<(), SplitError> {
+    pub fn check_selection(&self) -> anyhow::Result<()> {
         let targets = &self.options.targets;
         if targets.are_all() { Ok(()) } else { targets.check(&self.keys_of_input()) }
     }

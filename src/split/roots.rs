@@ -1,6 +1,7 @@
 //! Overlay roots and group names, which determine the paths of archives.
 
-use super::error::{GroupError, SplitError};
+use anyhow::bail;
+
 use super::options::{Packaging, PlanOptions};
 use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::wheel;
@@ -26,7 +27,7 @@ enum RootKind {
 }
 
 impl Roots {
-    pub(super) fn new(input: &Input, options: &PlanOptions) -> Result<Self, SplitError> {
+    pub(super) fn new(input: &Input, options: &PlanOptions) -> anyhow::Result<Self> {
         let is_wheel = input.dist_info().is_some();
         let roots = |kind| Self { kind, is_wheel, packaging: options.packaging, has_group: options.group.is_some() };
         let Some(given) = &options.overlay_roots else {
@@ -38,7 +39,7 @@ impl Roots {
         };
         let is_there = |root: &EntryPath| root.is_root() || input.entries.iter().any(|entry| is_root(entry, root));
         match given.iter().find(|root| !is_there(root)) {
-            Some(missing) => Err(SplitError::NoSuchRoot(missing.clone())),
+            Some(missing) => bail!("--overlay-root {missing}: there is no such directory in the input"),
             None => Ok(roots(RootKind::Given(given.clone()))),
         }
     }
@@ -107,7 +108,7 @@ fn first_components(path: &EntryPath, count: usize) -> EntryPath {
 
 /// The first part of archive names: the given group, or the wheel's name in lower case with underscores. For a single
 /// binary it is the whole file name, so that archives of two libraries can be in one directory.
-pub(super) fn group(input: &Input, options: &PlanOptions) -> Result<String, GroupError> {
+pub(super) fn group(input: &Input, options: &PlanOptions) -> anyhow::Result<String> {
     let name = match (&options.group, input.dist_info()) {
         (Some(given), _) => given.clone(),
         (None, Some(dist_info)) => {
@@ -121,7 +122,7 @@ pub(super) fn group(input: &Input, options: &PlanOptions) -> Result<String, Grou
         (None, None) => "rocm".to_owned(),
     };
     if name.is_empty() || name.starts_with('.') || name.len() > MAX_GROUP || !name.chars().all(is_fine) {
-        return Err(GroupError(name));
+        bail!("--group {name:?}: a group is a name of up to 100 letters, digits, \"_\", \"-\", \"+\" and inner \".\"");
     }
     Ok(name)
 }

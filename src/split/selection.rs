@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::error::SplitError;
-use crate::gpu::BundleKey;
+use anyhow::bail;
+
+use crate::gpu::{BundleKey, doubt};
 
 /// The targets of a split. A generic ISA is wanted or excluded together with its family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +13,11 @@ pub struct Targets {
     pub wanted: Option<Vec<BundleKey>>,
     /// Targets and families to omit.
     pub excluded: Vec<BundleKey>,
+}
+
+/// A list of targets for messages.
+pub fn join<'a>(keys: impl IntoIterator<Item = &'a BundleKey>) -> String {
+    keys.into_iter().map(BundleKey::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn is_excluded(key: &BundleKey, excluded: &[BundleKey]) -> bool {
@@ -35,10 +41,15 @@ impl Targets {
 
     /// Refuses a selection of targets for which the inputs have nothing. They are probably misspelt. `existing` are the
     /// device parts if all targets were wanted.
-    pub fn check(&self, existing: &BTreeSet<BundleKey>) -> Result<(), SplitError> {
+    pub fn check(&self, existing: &BTreeSet<BundleKey>) -> anyhow::Result<()> {
         let refuse = |option, wanted: &BundleKey| {
-            let (wanted, existing) = (wanted.clone(), existing.iter().cloned().collect());
-            Err(SplitError::NoSuchTarget { option, wanted, existing })
+            let there = match join(existing) {
+                none if none.is_empty() => {
+                    "there is nothing to split in it; `kpackfs inspect` says what code it has".to_owned()
+                }
+                keys => format!("it has code for {keys}"),
+            };
+            bail!("{option} {wanted}: the input has nothing for it{}; {there}", doubt(wanted.as_str()))
         };
         let is_nothing = |is: fn(&BundleKey, &[BundleKey]) -> bool, target: &&BundleKey| {
             !existing.iter().any(|key| is(key, std::slice::from_ref(*target)))

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 
 use super::options::PlanOptions;
@@ -75,26 +76,6 @@ pub struct Statement {
     /// they were.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) replaced_requirements: Vec<String>,
-}
-
-/// Why a statement cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum StatementError {
-    /// It is not JSON of the expected form.
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-    /// It was written by another version of kpackfs.
-    #[error("its json_version is {0}; {VERSION} is known")]
-    Version(u32),
-    /// A part in it has an invalid path.
-    #[error(transparent)]
-    Path(#[from] PathError),
-    /// A target in it is invalid.
-    #[error(transparent)]
-    Target(#[from] TargetIdError),
-    /// A database in it is unknown.
-    #[error(transparent)]
-    Database(#[from] crate::database::UnknownHandler),
 }
 
 impl Statement {
@@ -218,11 +199,10 @@ impl Statement {
     }
 
     /// Parses a file.
-    pub fn parse(bytes: &[u8]) -> Result<Self, StatementError> {
+    pub fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
         let statement: Self = serde_json::from_slice(bytes)?;
-        if statement.json_version != VERSION {
-            return Err(StatementError::Version(statement.json_version));
-        }
+        let version = statement.json_version;
+        ensure!(version == VERSION, "its json_version is {version}; {VERSION} is known");
         statement.targets()?;
         statement.arch()?;
         statement.databases()?;

@@ -208,7 +208,7 @@ fn chain_of_all(plan: &Plan, arch: &[BundleKey]) -> anyhow::Result<Vec<BundleKey
     for wanted in arch {
         let chain = chain(plan, wanted);
         if chain.is_empty() {
-            let (doubt, existing) = (doubt(wanted.as_str()), join(&plan.keys.iter().cloned().collect::<Vec<_>>()));
+            let (doubt, existing) = (doubt(wanted.as_str()), join(&plan.keys));
             bail!("--arch {wanted}: the input has nothing for it{doubt}; it has code for {existing}");
         }
         for key in chain {
