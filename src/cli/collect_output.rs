@@ -19,7 +19,8 @@ use super::writing::{Writing, archives_in, clear_set_id, write_views};
 use crate::collect::code_of;
 use crate::disk::{PREFIX, parent};
 use crate::export::{
-    ExportError, Inputs, Output, PackedFormat, ReadyViews, Replace, WantedSums, expect_packed, write_packed,
+    ExportError, Inputs, Output, PackedFormat, ReadyViews, Replace, WantedSums, expect_packed, not_a_directory,
+    not_regular, write_packed,
 };
 use crate::gpu::{GpuSet, TargetId};
 use crate::kpack::{make_archives, unmade_size};
@@ -139,7 +140,10 @@ impl ResultOptions {
         match (self.force, place.join(view::REPORTS).join(view::COLLECTED).is_file()) {
             _ if entries.is_empty() => Ok(entries),
             (true, true) => Ok(entries),
-            (true, false) => Err(ExportError::NotCollected(place).into()),
+            (true, false) => bail!(
+                "{}: --force replaces what `collect` has written, and there is no .kpackfs/collect.json; name another directory",
+                place.display()
+            ),
             (false, _) => Err(ExportError::Existing(place.display().to_string()).into()),
         }
     }
@@ -252,8 +256,8 @@ impl ResultOptions {
 /// Fails if a file would replace a directory, or a directory a file.
 fn check_kinds(places: &[PathBuf]) -> Result<(), ExportError> {
     places.iter().filter(|place| place.exists()).try_for_each(|place| match (PackedFormat::of(place), place.is_dir()) {
-        (Some(_), true) => Err(ExportError::NotRegular(place.clone())),
-        (None, false) => Err(ExportError::NotADirectory(place.clone())),
+        (Some(_), true) => Err(not_regular(place)),
+        (None, false) => Err(not_a_directory(place)),
         _ => Ok(()),
     })
 }

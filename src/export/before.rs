@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::error::ExportError;
+use super::error::{ExportError, refused};
 
 /// The device and the inode of a file or directory, and when that was changed last: the number of a deleted one is used
 /// again. Writing in directories below it does not count.
@@ -24,7 +24,8 @@ impl Before {
     /// Fails if something else is at one of the paths now.
     pub(super) fn check(&self) -> Result<(), ExportError> {
         let changed = self.0.iter().find(|(path, before)| id_of(path) != **before);
-        changed.map_or(Ok(()), |(path, _)| Err(ExportError::Changed(path.clone())))
+        let reason = "changed since this run began, probably by another one; run this one again";
+        changed.map_or(Ok(()), |(path, _)| Err(refused(path, reason)))
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::dates::MadeFiles;
-use super::error::{ExportError, Warn, at};
+use super::error::{ExportError, Warn, at, not_regular, refused};
 use super::inputs::Inputs;
 use super::output::{Output, Replace};
 use super::unfinished::create_directory;
@@ -26,7 +26,9 @@ impl<T> NewFiles<T> {
     /// Adds a file. Fails if another one has the same path.
     pub(crate) fn add(&mut self, path: PathBuf, name: String, source: T) -> Result<(), ExportError> {
         if let Some((other, _)) = self.files.get(&path) {
-            return Err(ExportError::SamePath { path, first: other.clone(), second: name });
+            let reason =
+                format!("both {other} and {name} would be written to it; write them one at a time, to different names");
+            return Err(refused(&path, reason));
         }
         self.files.insert(path, (name, source));
         Ok(())
@@ -69,12 +71,13 @@ impl<T> NewFiles<T> {
         // A path sorts right before the paths below it.
         for ((outer, (name, _)), (inner, (other, _))) in self.files.iter().zip(self.files.iter().skip(1)) {
             if inner.starts_with(outer) {
-                let (path, file, directory) = (outer.clone(), name.clone(), other.clone());
-                return Err(ExportError::FileAndDirectory { path, file, directory });
+                let reason =
+                    format!("it would be a file for {name}, and a directory for {other}; write them one at a time");
+                return Err(refused(outer, reason));
             }
         }
         match self.files.keys().find(|path| is_no_file(path)) {
-            Some(other) => Err(ExportError::NotRegular(other.clone())),
+            Some(other) => Err(not_regular(other)),
             None => Ok(()),
         }
     }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
-use super::ExportError;
+use super::error::{ExportError, refused};
 use crate::artifact::{FoundArtifacts, shards};
 use crate::disk::{KPACKFS, MAX_LINKS, MountEntry, is_dead, list_all_mounts, mount_around};
 use crate::opened::{Named, NamedPath, outside};
@@ -125,20 +125,22 @@ impl Inputs {
     }
 
     fn check_around(&self, place: &Path, resolved: &Path, location: &DevicePath) -> Result<(), ExportError> {
-        let path = place.to_owned();
         if let Some(input) = self.inputs.iter().find(|input| location.is_in(&input.location)) {
-            return Err(ExportError::InInput { path, input: input.given.clone() });
+            let input = input.given.display();
+            return Err(refused(place, format!("it is in the input {input}; name an output outside of it")));
         }
-        match mount_around(&self.mounts, resolved).filter(|mount| mount.kind == KPACKFS) {
-            Some(mount) if is_dead(&mount.mount_point) => {
-                Err(ExportError::InDeadMount { path, mount: mount.mount_point.clone() })
-            }
-            Some(mount) => {
-                let input = mount.source.to_string_lossy().into_owned();
-                Err(ExportError::InMount { path, mount: mount.mount_point.clone(), input })
-            }
-            None => Ok(()),
-        }
+        let around = mount_around(&self.mounts, resolved).filter(|mount| mount.kind == KPACKFS);
+        around.map_or(Ok(()), |mount| {
+            let (at, input) = (mount.mount_point.display(), mount.source.to_string_lossy());
+            let reason = if is_dead(&mount.mount_point) {
+                format!(
+                    "the daemon of the mount {at} has ended: unmount it (`kpackfs umount {at}`), or name an output outside of it"
+                )
+            } else {
+                format!("kpackfs shows {input} in {at}, and nothing can be written there; name an output outside of it")
+            };
+            Err(refused(place, reason))
+        })
     }
 
     /// A path without symlinks before its last component, and where that is. `directories` are those of earlier paths.
@@ -163,9 +165,10 @@ impl Inputs {
     }
 
     fn check_resolved(&self, place: &Path, resolved: &Path, location: &DevicePath) -> Result<(), ExportError> {
-        let path = || place.to_owned();
         if let Some(input) = self.inputs.iter().find(|input| input.leading.contains(location)) {
-            return Err(ExportError::IsInput { path: path(), input: input.given.clone() });
+            let input = input.given.display();
+            let reason = format!("it is the input {input} or contains it, and is not replaced; name another output");
+            return Err(refused(place, reason));
         }
         self.check_around(place, resolved, location)?;
         let Ok(existing) = resolved.symlink_metadata() else { return Ok(()) };
@@ -173,11 +176,17 @@ impl Inputs {
             && let Some(mount) = self.mounts_at(resolved).next()
         {
             // Deleting what is replaced would delete the files of that filesystem.
-            return Err(ExportError::MountPoint { path: path(), mounted: mount.mount_point.clone() });
+            let mounted = mount.mount_point.display();
+            let reason =
+                format!("not replaced, because {mounted} is a mount point; unmount it, or name another output");
+            return Err(refused(place, reason));
         }
         let is_linked = existing.is_file() && existing.nlink() > 1;
         let input = self.inputs.iter().filter(|_| is_linked).find(|input| has_link(&input.path, &existing));
-        input.map_or(Ok(()), |input| Err(ExportError::LinkedToInput { path: path(), input: input.given.clone() }))
+        input.map_or(Ok(()), |input| {
+            let input = input.given.display();
+            Err(refused(place, format!("it is a hard link to a file of the input {input}; name another output")))
+        })
     }
 
     /// Fails if a file may not be written at `path`. Symlinks are followed.

@@ -30,7 +30,7 @@ use rayon::prelude::*;
 use rustix::fs::{AtFlags, CWD, utimensat};
 
 use self::directory::{LinkedFile, Ready, WriteJob, times};
-use self::error::{at, reading};
+use self::error::{at, no_view, reading};
 use self::sharing::{Linux, Sharing, SystemCalls};
 use crate::metrics::Progress;
 use crate::rope::{Content, SizeBounds, in_pieces};
@@ -41,6 +41,7 @@ pub(crate) use self::blobs::LayerCompression;
 pub(crate) use self::dates::MadeFiles;
 pub(crate) use self::directory::WantedSums;
 pub use self::error::ExportError;
+pub(crate) use self::error::{not_a_directory, not_regular};
 pub(crate) use self::files::NewFiles;
 pub(crate) use self::images::{ImageLayout, ImageWriteError, ImagesToWrite, WrittenImage, WrittenImages};
 pub(crate) use self::inputs::Inputs;
@@ -119,7 +120,7 @@ impl ReadyViews {
         sums: WantedSums,
         progress: &Progress,
     ) -> Result<Self, ExportError> {
-        let node = |view: &EntryPath| tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()));
+        let node = |view: &EntryPath| tree.resolve(ROOT, view).ok_or_else(|| no_view(view));
         let nodes = views.iter().map(|(view, path)| Ok((node(view)?, path))).collect::<Result<Vec<_>, _>>()?;
         let mut jobs = Jobs { sums, ..Jobs::default() };
         for (node, path) in nodes {

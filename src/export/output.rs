@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::before::Before;
 use super::dates::{MadeFiles, set_apart};
-use super::error::{ExportError, Warn, at};
+use super::error::{ExportError, Warn, at, not_a_directory, refused};
 use super::inputs::Inputs;
 use super::unfinished::{create_directory, unfinished};
 use crate::disk::{
@@ -82,7 +82,7 @@ impl Output {
     ) -> Result<Self, ExportError> {
         inputs.check_all(parts.iter().chain(gone).map(PathBuf::as_path))?;
         if place.exists() && !place.is_dir() {
-            return Err(ExportError::NotADirectory(place.to_owned()));
+            return Err(not_a_directory(place));
         }
         create_directory(place).map_err(at(place))?;
         let existing = parts.iter().chain(gone).map(PathBuf::as_path).filter(|part| part.symlink_metadata().is_ok());
@@ -181,7 +181,10 @@ impl Output {
     /// not wait for this.
     pub(super) fn lock(&self) -> Result<File, ExportError> {
         lock_directory(&self.place).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => ExportError::Busy(self.place.clone()),
+            io::ErrorKind::WouldBlock => refused(
+                &self.place,
+                "another run of kpackfs is writing there; run this one again when that one has ended",
+            ),
             _ => at(&self.place)(error),
         })
     }

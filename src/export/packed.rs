@@ -11,7 +11,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::dates::MadeFiles;
-use super::error::{ExportError, at, reading};
+use super::error::{ExportError, at, no_view, reading};
 use crate::disk;
 use crate::metrics::Progress;
 use crate::rope::{InOrderReader, to_usize};
@@ -52,7 +52,7 @@ pub(crate) fn write_packed(
     format: PackedFormat,
     progress: &Progress,
 ) -> Result<MadeFiles, ExportError> {
-    let node = tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()))?;
+    let node = tree.resolve(ROOT, view).ok_or_else(|| no_view(view))?;
     let file = disk::open_with(path, OpenOptions::new().write(true).create_new(true), 0).map_err(at(path))?;
     let archive: Box<dyn PackedArchive> = match format {
         PackedFormat::Zip => Box::new(ZipWriter::new(ZipFile { file, has_failed: false })),
@@ -71,7 +71,7 @@ pub(crate) fn expect_packed(
     progress: &Progress,
 ) -> Result<(), ExportError> {
     for (view, path) in views {
-        let node = tree.resolve(ROOT, view).ok_or_else(|| ExportError::NoSuchView(view.clone()))?;
+        let node = tree.resolve(ROOT, view).ok_or_else(|| no_view(view))?;
         let bodies: Vec<_> = match PackedFormat::of(path) {
             // It has no hard links.
             Some(PackedFormat::Zip) => tree.names_below(node).into_iter().map(|(_, body, _)| body).collect(),
