@@ -116,7 +116,8 @@ impl PreparedParts {
         for part in &self.parts {
             components.entry(&part.name.component).or_default().push(part.name.to_string());
         }
-        let stated = |(component, parts): (&str, _)| (component.to_owned(), self.statement.clone().with_parts(parts));
+        let stated =
+            |(component, parts): (&str, _)| (component.to_owned(), Statement { parts, ..self.statement.clone() });
         components.into_iter().map(stated)
     }
 
@@ -124,7 +125,7 @@ impl PreparedParts {
     fn written_statements(&self) -> anyhow::Result<Vec<(String, Statement)>> {
         let with_id = |(component, statement): (String, Statement)| {
             let split_id = self.split_id(&component).map(SplitId::text).transpose()?;
-            Ok((component, statement.with_split_id(split_id)))
+            Ok((component, Statement { split_id, ..statement }))
         };
         self.statements().map(with_id).collect()
     }

@@ -26,8 +26,13 @@ pub(super) fn reports(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result
     let text = json::text(&summary)?;
     let page = Body::Made(Arc::new(PageFile::new(input, plan, wheels.as_ref(), summary)));
     let parts = std::iter::once(HOST.to_owned()).chain(plan.keys.iter().map(ToString::to_string));
-    let statement = Statement::of(&plan.options).with_arch(arch).with_parts(parts);
-    let statement = statement.with_views_without_code(views_without_code(plan).collect()).to_rope(split_id)?;
+    let statement = Statement {
+        arch: arch.iter().map(ToString::to_string).collect(),
+        parts: parts.collect(),
+        without_code: views_without_code(plan).collect(),
+        ..Statement::of(&plan.options)
+    };
+    let statement = statement.to_rope(split_id)?;
     let mut reports = vec![
         ("report.html".to_owned(), page),
         ("report.json".to_owned(), fixed(text)),

@@ -244,12 +244,11 @@ impl Split {
 
     /// The statement for the output directory.
     fn stated(&self, prepared: &Prepared, views: &[(EntryPath, PathBuf)]) -> anyhow::Result<StatementChange> {
-        let parts = views.iter().map(|(view, _)| view.to_string());
-        let statement = Statement::of(&prepared.plan.options).with_views(&self.view).with_parts(parts);
-        let without_code = view::views_without_code(&prepared.plan);
-        let without_code = without_code.filter(|name| views.iter().any(|(view, _)| view.to_string() == *name));
-        let statement = statement.with_views_without_code(without_code.collect());
-        let statement = statement.with_split_id(Some(prepared.split_id.text()?));
+        let parts: Vec<_> = views.iter().map(|(view, _)| view.to_string()).collect();
+        let without_code = view::views_without_code(&prepared.plan).filter(|name| parts.contains(name)).collect();
+        let split_id = Some(prepared.split_id.text()?);
+        let stated = Statement::of(&prepared.plan.options).with_views(&self.view);
+        let statement = Statement { split_id, without_code, parts, ..stated };
         let mut manifests = prepared.manifests();
         manifests.retain(|(part, _)| views.iter().any(|(view, _)| view.as_bytes() == part.as_bytes()));
         let change = StatementChange::new(self.output(), statement, is_part, warn)?;

@@ -143,8 +143,8 @@ fn a_statement_is_replaced_only_by_a_run_that_has_read_it() {
         let (directory, output) = old();
         let (input, file) = (directory.path().join("in"), output.join(".kpackfs/split.json"));
         let of_part = |part: &str| {
-            let views = [part.to_owned()];
-            Statement::of(&PlanOptions::default()).with_views(&views).with_parts(views)
+            let parts = vec![part.to_owned()];
+            Statement { views: parts.clone(), parts, ..Statement::of(&PlanOptions::default()) }
         };
         let prepare = |part| prepare(&output, &[part], true, &input).unwrap();
         let write_all = |mut new: Output, stated: &StatementChange| {

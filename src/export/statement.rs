@@ -130,7 +130,7 @@ impl StatementChange {
             let replaced = existing.iter().filter(|part| !is_gone(part));
             change.replaced = replaced.map(|part| output.join(part.as_path())).collect();
         } else {
-            let earlier = earlier.with_parts(existing.iter().map(ToString::to_string));
+            let earlier = Statement { parts: existing.iter().map(ToString::to_string).collect(), ..earlier };
             change.statement = change.statement.after(earlier);
         }
         Ok(change)

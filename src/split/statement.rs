@@ -38,44 +38,45 @@ pub fn component_of_statement(name: &str) -> Option<&str> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Statement {
-    json_version: u32,
-    /// See [`FORMAT`]; `None` in what kpackfs 0.2 wrote.
+    /// The version of the format.
+    pub json_version: u32,
+    /// The format of parts: 2 since they have a split ID and a manifest; `None` in what kpackfs 0.2 wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<u32>,
+    pub format: Option<u32>,
     /// The ID of the split; `None` if the parts are of several splits.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) split_id: Option<String>,
+    pub split_id: Option<String>,
     /// The ID of the input, by which the split of its split gets the same ID.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) input_id: Option<String>,
+    pub input_id: Option<String>,
     /// The part, in a wheel of one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) part: Option<String>,
+    pub part: Option<String>,
     /// `--gpu-targets`; `None` if it was not given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    gpu_targets: Option<Vec<String>>,
+    pub gpu_targets: Option<Vec<String>>,
     /// `--exclude-targets`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    exclude_targets: Vec<String>,
+    pub exclude_targets: Vec<String>,
     /// `--databases`; `None` for all handlers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    databases: Option<Vec<String>>,
+    pub databases: Option<Vec<String>>,
     /// `--view`: the views that were written. Empty for host and device parts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) views: Vec<String>,
+    pub views: Vec<String>,
     /// `--arch`: the targets overlaid on `host/` itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    arch: Vec<String>,
+    pub arch: Vec<String>,
     /// The merged views of GPUs for which only databases have files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) without_code: Vec<String>,
+    pub without_code: Vec<String>,
     /// The directories of the split. Empty for wheels, whose METADATA name the other wheels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    parts: Vec<String>,
+    pub parts: Vec<String>,
     /// `--requirements split`: the fields of METADATA whose extras for GPUs are required by device wheels instead, as
     /// they were.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) replaced_requirements: Vec<String>,
+    pub replaced_requirements: Vec<String>,
 }
 
 impl Statement {
@@ -100,30 +101,6 @@ impl Statement {
         Self { views: views.iter().map(|view| view.trim_matches('/').to_owned()).collect(), ..self }
     }
 
-    /// Sets the targets that are overlaid on the host part.
-    #[must_use]
-    pub fn with_arch(self, arch: &[BundleKey]) -> Self {
-        Self { arch: arch.iter().map(ToString::to_string).collect(), ..self }
-    }
-
-    /// Sets the views without code objects.
-    #[must_use]
-    pub fn with_views_without_code(self, without_code: Vec<String>) -> Self {
-        Self { without_code, ..self }
-    }
-
-    /// Sets the parts.
-    #[must_use]
-    pub fn with_parts(self, parts: impl IntoIterator<Item = String>) -> Self {
-        Self { parts: parts.into_iter().collect(), ..self }
-    }
-
-    /// Sets the ID of the split.
-    #[must_use]
-    pub fn with_split_id(self, split_id: Option<String>) -> Self {
-        Self { split_id, ..self }
-    }
-
     /// The statement of a device part, which has no restrictions of its own.
     #[must_use]
     pub fn of_device(key: &BundleKey) -> Self {
@@ -134,12 +111,6 @@ impl Statement {
     #[must_use]
     pub fn of_host(self) -> Self {
         Self { part: Some(super::HOST.to_owned()), ..self }
-    }
-
-    /// Sets the fields of METADATA that were replaced.
-    #[must_use]
-    pub fn with_replaced_requirements(self, replaced_requirements: Vec<String>) -> Self {
-        Self { replaced_requirements, ..self }
     }
 
     /// The statement for a directory whose statement was `earlier`, and to which this split added parts.
@@ -277,7 +248,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let nothing = Statement::of(&PlanOptions { databases: Databases::all(), ..PlanOptions::default() });
-        let whole = nothing.clone().with_parts(["host".to_owned(), "gfx942".to_owned()]);
+        let whole = Statement { parts: vec!["host".to_owned(), "gfx942".to_owned()], ..nothing.clone() };
         assert!(!nothing.is_restricted() && !whole.is_restricted());
         assert_eq!(Statement::parse(whole.to_json().as_bytes()).unwrap().parts().unwrap().len(), 2);
         let options = PlanOptions {
@@ -288,8 +259,8 @@ mod tests {
             },
             ..PlanOptions::default()
         };
-        let statement =
-            Statement::of(&options).with_views(&["host/".to_owned()]).with_arch(&["gfx942".parse().unwrap()]);
+        let stated = Statement { arch: vec!["gfx942".to_owned()], ..Statement::of(&options) };
+        let statement = stated.with_views(&["host/".to_owned()]);
         let read = Statement::parse(statement.to_json().as_bytes()).unwrap();
         assert_eq!(read, statement);
         assert!(read.is_restricted());
@@ -327,7 +298,7 @@ mod tests {
             let statement =
                 Statement::of(&PlanOptions { targets, databases: Databases::all(), ..PlanOptions::default() });
             let names = |of: &[&str]| of.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
-            statement.with_views(&names(views)).with_parts(names(parts))
+            Statement { parts: names(parts), ..statement.with_views(&names(views)) }
         };
         let whole = of(&[], &[], &["gfx942", "host"]);
         let merged = of(&[], &["merged/gfx942"], &["merged/gfx942"]);

@@ -86,14 +86,14 @@ impl WheelSet {
             added.devices().filter(|_| !is_split && plan.keys.is_empty()).map(str::to_owned).collect();
         let (names, unread) = with_nearby_extras(input, &fat, &options.names);
         let wheels = Wheels::new(fat, plan.keys.iter().cloned(), &names)?;
-        let statement = Statement::of(&plan.options).with_replaced_requirements(wheels.replaced_requirements());
+        let statement =
+            Statement { replaced_requirements: wheels.replaced_requirements(), ..Statement::of(&plan.options) };
         let split_id = wheels.split_id(SplitFacts::of_names(input, plan), input, plan);
         let split = StatedSplit { id: split_id.clone(), statement: statement.clone() };
         let wheels = Wheels { split: Some(split), required: required(input), deflates_stored: is_split, ..wheels };
         let wrappers = wrapper_counts(input, plan);
         let variants_index = options.variant.as_ref().map(|label| wheels.variants_index(label)).transpose()?;
         let contents = wheel_files(input, plan, &wheels, options, is_split)?;
-        let originals = originals(input, plan);
         // They are read again on demand, and take more memory than everything else that is kept about a member.
         wheels.fat.record.forget();
         let wheels = Arc::new(wheels);
@@ -135,7 +135,7 @@ impl WheelSet {
             split_id,
             identity,
             wheels,
-            originals,
+            originals: originals(input, plan),
         }))
     }
 

@@ -1,6 +1,7 @@
 //! Tar archives, segments of frames, manifests and inputs of `kpack create`, malformed in every way.
 
 use kpackfs::artifact::{Kpm, KpmEntry};
+use kpackfs::split::Statement;
 
 use crate::common::gzip;
 use crate::hostile::Kind;
@@ -142,7 +143,7 @@ pub(crate) fn kpms() -> Vec<Kind> {
 
 pub(crate) fn statements() -> Vec<Kind> {
     vec![
-        ("good", kpackfs::split::Statement::default().with_parts(["host".to_owned()]).to_json().into_bytes()),
+        ("good", Statement { parts: vec!["host".to_owned()], ..Statement::default() }.to_json().into_bytes()),
         ("version 1", br#"{"json_version": 1}"#.to_vec()),
         ("version 99", br#"{"json_version": 99}"#.to_vec()),
         ("a part that leaves", br#"{"json_version": 1, "parts": ["../x"]}"#.to_vec()),

@@ -45,7 +45,8 @@ pub(crate) fn shown(fat: &Path, arch: &[&str]) -> TempDir {
     export::write(&tree, &views, &Progress::default()).unwrap();
     let parts = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str)).map(str::to_owned);
     let parts = parts.chain(plan.keys.iter().map(|key| format!("merged/{key}")));
-    let statement = Statement::of(&all()).with_arch(&arch).with_parts(parts).to_json();
+    let arch = arch.iter().map(ToString::to_string).collect();
+    let statement = Statement { arch, parts: parts.collect(), ..Statement::of(&all()) }.to_json();
     fs::create_dir(out.path().join(".kpackfs")).unwrap();
     fs::write(out.path().join(".kpackfs/split.json"), statement).unwrap();
     out
