@@ -1,7 +1,6 @@
 //! Amounts, and how they change.
 
-use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::report::table::percent;
 
@@ -24,7 +23,7 @@ pub(crate) struct Pair<T> {
 }
 
 /// Numbers of equal, changed, added and removed items.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Changes {
     /// In both, and equal.
     pub same: Amount,
@@ -49,21 +48,6 @@ pub(crate) enum Change {
     Added,
     /// Removed.
     Removed,
-}
-
-impl Serialize for Changes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { same, changed, added, removed } = self;
-        let mut fields = serializer.serialize_struct("Changes", 6)?;
-        fields.serialize_field("same", same)?;
-        fields.serialize_field("changed", changed)?;
-        fields.serialize_field("added", added)?;
-        fields.serialize_field("removed", removed)?;
-        // The names in 0.2.
-        fields.serialize_field("came", added)?;
-        fields.serialize_field("went", removed)?;
-        fields.end()
-    }
 }
 
 impl<T> Pair<T> {

@@ -24,18 +24,6 @@ pub(crate) struct MetadataChange {
     pub extras_added: Vec<String>,
     /// Extras that only the first one has.
     pub extras_removed: Vec<String>,
-    /// The same lists under their names in 0.2.
-    #[serde(flatten)]
-    former: FormerNames,
-}
-
-/// Names of 0.2, which will be removed.
-#[derive(Debug, Serialize)]
-struct FormerNames {
-    requirements_came: Vec<String>,
-    requirements_went: Vec<String>,
-    extras_came: Vec<String>,
-    extras_went: Vec<String>,
 }
 
 impl MetadataChange {
@@ -46,21 +34,14 @@ impl MetadataChange {
         let (old, new) = (requirements(before), requirements(after));
         let (old_extras, new_extras) = (before.extras(), after.extras());
         let python = |metadata: &Metadata| metadata.requires_python().map(one_line);
-        let former = FormerNames {
-            requirements_came: new.difference(&old).cloned().collect(),
-            requirements_went: old.difference(&new).cloned().collect(),
-            extras_came: new_extras.difference(&old_extras).cloned().collect(),
-            extras_went: old_extras.difference(&new_extras).cloned().collect(),
-        };
         Some(Self {
             name: Pair { before: before.name.clone(), after: after.name.clone() },
             version: Pair { before: before.version.clone(), after: after.version.clone() },
             requires_python: Pair { before: python(before), after: python(after) },
-            requirements_added: former.requirements_came.clone(),
-            requirements_removed: former.requirements_went.clone(),
-            extras_added: former.extras_came.clone(),
-            extras_removed: former.extras_went.clone(),
-            former,
+            requirements_added: new.difference(&old).cloned().collect(),
+            requirements_removed: old.difference(&new).cloned().collect(),
+            extras_added: new_extras.difference(&old_extras).cloned().collect(),
+            extras_removed: old_extras.difference(&new_extras).cloned().collect(),
         })
     }
 }

@@ -297,8 +297,6 @@ fn mirrored(value: &Value) -> Value {
                 "after" => "before".to_owned(),
                 "added" => "removed".to_owned(),
                 "removed" => "added".to_owned(),
-                "came" => "went".to_owned(),
-                "went" => "came".to_owned(),
                 other => other.to_owned(),
             };
             Value::Object(members.iter().map(|(key, value)| (name(key), mirrored(value))).collect())
