@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::BinaryError;
-use super::coff::{CHECKSUM_SIZE, Checksum};
+use super::coff::{CHECKSUM_SIZE, computed_checksum};
 use super::elf::Symbols;
 use crate::rope::{Content, Edit, ReadError, Rope, Segment, edited};
 
@@ -99,7 +99,7 @@ pub(super) fn edits(
     if !changes.iter().flat_map(|change| &change.replacement).any(|piece| matches!(piece, PatchPiece::Checksum)) {
         return Ok(without_checksum);
     }
-    let checksum = Checksum::new(Arc::new(rope(original, without_checksum)?));
+    let checksum = computed_checksum(Arc::new(rope(original, without_checksum)?));
     Ok(convert(&Segment::whole(Arc::new(checksum)))?)
 }
 

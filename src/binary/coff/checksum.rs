@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use object::pe::{ImageNtHeaders64, ImageOptionalHeader64};
-use once_cell::sync::OnceCell;
 
-use crate::rope::{Content, ReadError, check_range, copy_from, read_all};
+use crate::rope::{Content, LazyContent, ReadError, Rope, Segment, read_all};
 
 /// Offset of the field from the beginning of the headers.
 pub(super) const FIELD: u64 = (std::mem::offset_of!(ImageNtHeaders64, optional_header)
@@ -15,43 +14,15 @@ pub(super) const FIELD: u64 = (std::mem::offset_of!(ImageNtHeaders64, optional_h
 /// Bytes of the field.
 pub(in crate::binary) const CHECKSUM_SIZE: u64 = 4;
 
-/// The four bytes of the checksum. It depends on the whole file, so it is computed at the first read.
-#[derive(Debug)]
-pub(in crate::binary) struct Checksum {
-    /// The file, with zeros in the field.
-    file: Arc<dyn Content>,
-    sum: OnceCell<[u8; 4]>,
+/// The four bytes of the checksum of a file that has zeros in the field. They depend on the whole file, and are computed when they
+/// are read first.
+pub(in crate::binary) fn computed_checksum(file: Arc<dyn Content>) -> LazyContent {
+    LazyContent::new("checksum", CHECKSUM_SIZE, None, move || {
+        Rope::new([Segment::literal(compute(&*file)?.to_le_bytes())])
+    })
 }
 
-impl Checksum {
-    pub(in crate::binary) fn new(file: Arc<dyn Content>) -> Self {
-        Self { file, sum: OnceCell::new() }
-    }
-
-    fn sum(&self) -> Result<[u8; 4], ReadError> {
-        self.sum.get_or_try_init(|| Ok(compute(&*self.file)?.to_le_bytes())).copied()
-    }
-}
-
-impl Content for Checksum {
-    fn size(&self) -> u64 {
-        CHECKSUM_SIZE
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
-        check_range(offset, buffer.len(), self.size())?;
-        if buffer.is_empty() {
-            return Ok(());
-        }
-        copy_from(&self.sum()?, offset, buffer)
-    }
-
-    fn is_nonblocking(&self, _: u64, _: usize) -> bool {
-        self.sum.get().is_some()
-    }
-}
-
-fn compute(file: &dyn Content) -> Result<u32, ReadError> {
+pub(super) fn compute(file: &dyn Content) -> Result<u32, ReadError> {
     let size = file.size();
     let mut sum = 0_u64;
     // All pieces but the last have an even length, so that no word is split.

@@ -1,17 +1,15 @@
 //! Rules of Windows for images that it loads, as far as rewriting is likely to break them.
 
-use std::sync::Arc;
-
 use object::pe::{self, ImageDebugDirectory, ImageSectionHeader};
 use object::pod::slice_from_bytes;
 use object::{LittleEndian as LE, U32};
 
-use super::checksum::{Checksum, FIELD};
+use super::checksum::{FIELD, compute};
 use super::image::{PeImage, PeSection};
 use super::joined::MAX_DEBUG;
 use crate::binary::BinaryError;
 use crate::binary::split::Problems;
-use crate::rope::{Content, Edit, edited, to_usize};
+use crate::rope::{Edit, edited, to_usize};
 
 /// Adds a sentence for each rule that the file breaks.
 pub(super) fn check(image: &PeImage, problems: &mut Problems) -> Result<(), BinaryError> {
@@ -134,8 +132,6 @@ fn checksum(image: &PeImage) -> Result<Option<String>, BinaryError> {
     }
     let without = edited(&image.content, vec![Edit::patch(image.headers_offset + FIELD, vec![0; 4])]);
     let without = without.map_err(|error| BinaryError::malformed(error.to_string()))?;
-    let mut bytes = [0; 4];
-    Checksum::new(Arc::new(without)).read_at(0, &mut bytes)?;
-    let sum = u32::from_le_bytes(bytes);
+    let sum = compute(&without)?;
     Ok((sum != claimed).then(|| format!("its checksum is {claimed:#x} but should be {sum:#x}")))
 }

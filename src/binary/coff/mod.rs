@@ -17,7 +17,7 @@ use std::sync::Arc;
 use object::LittleEndian as LE;
 use object::pe;
 
-pub(super) use self::checksum::{CHECKSUM_SIZE, Checksum};
+pub(super) use self::checksum::{CHECKSUM_SIZE, computed_checksum};
 use self::image::{PeImage, PeSection};
 pub(super) use self::imports::imports;
 pub(super) use self::joined::join;

@@ -211,11 +211,7 @@ fn a_checksum_is_made_if_there_was_one() {
         assert_eq!(piece, new[CHECKSUM + 1..CHECKSUM + 3]);
     }
     // Computed by hand: words 0x0201, 0x0403 and 0x0005, and a length of 5; then one with a carry.
-    let sum = |bytes: &[u8]| {
-        let mut sum = [0; 4];
-        checksum::Checksum::new(literal(bytes)).read_at(0, &mut sum).unwrap();
-        u32::from_le_bytes(sum)
-    };
+    let sum = |bytes: &[u8]| checksum::compute(&*literal(bytes)).unwrap();
     assert_eq!(sum(&[1, 2, 3, 4, 5]), 0x0609 + 5);
     assert_eq!(sum(&[0xff, 0xff, 2, 0]), 2 + 4);
     assert_eq!(sum(&[]), 0);
