@@ -16,7 +16,7 @@ use super::credentials::Credentials;
 use super::error::{RemoteProblem, TRIES};
 use super::response::{AskedRange, RangeAnswer, RangeBody, Validators, content_range};
 use super::window::BLOCK;
-use super::{certificates, proxy_of, reference, url};
+use super::{certificates, proxy_of, url};
 use crate::rope::to_usize;
 
 /// The slowest server that is waited for, in bytes per second.
@@ -132,7 +132,7 @@ impl RangeClient {
         }
         // Links to which that host redirects are signed, and servers refuse requests with both.
         if let Some(Credentials(authorization)) = &self.credentials
-            && uri.authority() == self.named.authority()
+            && url::server_of(uri) == url::server_of(&self.named)
         {
             request = request.header("authorization", authorization);
         }
@@ -144,7 +144,7 @@ impl RangeClient {
 fn redirect(response: &Response<Body>, place: &Uri) -> Option<Result<Uri, RemoteProblem>> {
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = response.headers().get("location").filter(|_| is_redirect)?;
-    let next = location.to_str().ok().and_then(|location| reference::resolve(place, location));
+    let next = location.to_str().ok().and_then(|location| url::redirected(place, location));
     Some(next.ok_or(RemoteProblem::LostRedirect))
 }
 

@@ -11,7 +11,6 @@ mod credentials;
 mod error;
 mod file;
 mod proxy;
-mod reference;
 mod response;
 mod url;
 mod window;

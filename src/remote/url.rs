@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use ureq::http::Uri;
+use url::Url;
 
 use super::error::RemoteProblem;
 
@@ -62,11 +63,24 @@ pub(super) fn of_name(name: &Path) -> Result<Uri, RemoteProblem> {
     }
 }
 
+/// The URL to which a redirect leads from a URL, without its fragment; `None` if it is none with a host.
+pub(super) fn redirected(from: &Uri, location: &str) -> Option<Uri> {
+    let mut to = Url::parse(&from.to_string()).ok()?.join(location).ok()?;
+    to.set_fragment(None);
+    to.as_str().parse().ok().filter(|_| to.has_host())
+}
+
+/// The host and the port of a URL; no port if it is the usual one of the scheme.
+pub(super) fn server_of(uri: &Uri) -> (Option<String>, Option<u16>) {
+    let usual = if uri.scheme_str() == Some("http") { 80 } else { 443 };
+    (uri.host().map(str::to_ascii_lowercase), uri.port_u16().filter(|&port| port != usual))
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::{is_insecure, is_url, of_name, without_secrets};
+    use super::{is_insecure, is_url, of_name, redirected, server_of, without_secrets};
     use crate::remote::RemoteProblem;
 
     #[test]
@@ -91,5 +105,83 @@ mod tests {
         for other in ["a.whl", "s3://b/x.whl", "oci:x", "https:x", "ftp://h/x", "h\u{20ac}ttp://x"] {
             assert!(!is_url(&without_secrets(other.into())), "{other}");
         }
+    }
+
+    /// The tables of RFC 3986, sections 5.4.1 and 5.4.2, without fragments and without a reference that leads to no file.
+    #[test]
+    fn references_lead_where_rfc_3986_says() {
+        for (reference, expected) in [
+            ("g", "/b/c/g"),
+            ("./g", "/b/c/g"),
+            ("g/", "/b/c/g/"),
+            ("/g", "/g"),
+            ("?y", "/b/c/d;p?y"),
+            ("g?y", "/b/c/g?y"),
+            ("#s", "/b/c/d;p?q"),
+            ("g#s", "/b/c/g"),
+            ("g?y#s", "/b/c/g?y"),
+            (";x", "/b/c/;x"),
+            ("g;x", "/b/c/g;x"),
+            ("g;x?y#s", "/b/c/g;x?y"),
+            ("", "/b/c/d;p?q"),
+            (".", "/b/c/"),
+            ("./", "/b/c/"),
+            ("..", "/b/"),
+            ("../", "/b/"),
+            ("../g", "/b/g"),
+            ("../..", "/"),
+            ("../../", "/"),
+            ("../../g", "/g"),
+            ("../../../g", "/g"),
+            ("../../../../g", "/g"),
+            ("/./g", "/g"),
+            ("/../g", "/g"),
+            ("g.", "/b/c/g."),
+            (".g", "/b/c/.g"),
+            ("g..", "/b/c/g.."),
+            ("..g", "/b/c/..g"),
+            ("./../g", "/b/g"),
+            ("./g/.", "/b/c/g/"),
+            ("g/./h", "/b/c/g/h"),
+            ("g/../h", "/b/c/h"),
+            ("g;x=1/./y", "/b/c/g;x=1/y"),
+            ("g;x=1/../y", "/b/c/y"),
+            ("g?y/./x", "/b/c/g?y/./x"),
+            ("g?y/../x", "/b/c/g?y/../x"),
+        ] {
+            let found = redirected(&"http://a/b/c/d;p?q".parse().unwrap(), reference);
+            assert_eq!(found.map(|it| it.to_string()), Some(format!("http://a{expected}")), "{reference:?}");
+        }
+    }
+
+    #[test]
+    fn servers_have_one_name_with_and_without_the_usual_port() {
+        let server = |uri: &str| server_of(&uri.parse().unwrap());
+        for same in ["https://h/x", "https://H:443/y?z", "http://h:80/x", "http://h"] {
+            assert_eq!(server(same), server("https://h"), "{same}");
+            assert_eq!(server_of(&redirected(&same.parse().unwrap(), "/z").unwrap()), server(same), "{same}");
+        }
+        for other in ["https://h:80/x", "http://h:443", "https://h:1", "https://h.i"] {
+            assert_ne!(server(other), server("https://h"), "{other}");
+        }
+    }
+
+    #[test]
+    fn references_to_other_servers_are_whole() {
+        for (reference, expected) in [
+            ("//h", Some("https://h/")),
+            ("//h:1/x?y", Some("https://h:1/x?y")),
+            ("http://h/a/../x", Some("http://h/x")),
+            ("HTTPS://h", Some("https://h/")),
+            ("http:g", Some("http://g/")),
+            ("g:h", None),
+            ("mailto:x", None),
+            ("//", None),
+            ("g h", Some("https://a/g%20h")),
+        ] {
+            let found = redirected(&"https://a/b".parse().unwrap(), reference);
+            assert_eq!(found.map(|it| it.to_string()).as_deref(), expected, "{reference:?}");
+        }
+        assert_eq!(redirected(&"https://a".parse().unwrap(), "x").unwrap(), "https://a/x");
     }
 }
