@@ -12,7 +12,7 @@ use super::credentials::{AccessKey, credentials, region, variable};
 use super::error::{BucketError, BucketProblem};
 use super::place::BucketPlace;
 use super::signature::{self, Unsigned};
-use crate::remote::{RemoteProblem, agent, pause, proxy_of};
+use crate::remote::{RemoteProblem, agent, busy, pause, proxy_of};
 use crate::rope::Sha256;
 use crate::split::hex;
 
@@ -271,10 +271,7 @@ impl BucketClient {
                 Err(BucketProblem::BadCredentials(code.unwrap_or_default()))
             }
             (401 | 403, _) => Err(BucketProblem::Denied { status, code, needs: asked.needs }),
-            (429 | 503, _) => {
-                let after = answer.header("retry-after").and_then(|it| it.parse().ok()).map(Duration::from_secs);
-                Err(RemoteProblem::Busy { status, after }.into())
-            }
+            (429 | 503, _) => Err(busy(status, &answer.headers).into()),
             _ => Err(BucketProblem::Answer { status, code }),
         }
     }

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::client::{BucketClient, Condition};
 use super::error::{BucketError, BucketProblem};
+use crate::remote::test_milliseconds;
 use crate::split::hex;
 use crate::threads;
 
@@ -144,10 +145,7 @@ impl HeldStatement {
         };
         let Some((text, tag)) = client.read(STATEMENT)? else {
             let statement = new(BTreeMap::new());
-            let tag = match statement.put(client, Condition::Create) {
-                Err(problem) if problem.is_status(412) => return Err(BucketProblem::Held(lease())),
-                tag => tag?,
-            };
+            let tag = statement.take(client, Condition::Create)?;
             // Otherwise it would be no lock.
             return match client.put(STATEMENT, &statement.text(), Condition::Create) {
                 Err(problem) if problem.is_status(412) => Ok(Self { client: Arc::clone(client), statement, tag }),
@@ -165,10 +163,7 @@ impl HeldStatement {
         }
         // Its uploads stay in it until they are ended.
         let statement = BucketStatement { uploads: earlier.uploads, ..new(earlier.files) };
-        let tag = match statement.put(client, Condition::Replace(&tag)) {
-            Err(problem) if problem.is_status(412) => return Err(BucketProblem::Held(lease())),
-            tag => tag?,
-        };
+        let tag = statement.take(client, Condition::Replace(&tag))?;
         Ok(Self { client: Arc::clone(client), statement, tag })
     }
 
@@ -187,6 +182,12 @@ impl HeldStatement {
 impl BucketStatement {
     fn text(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Writes it as the first one of a run.
+    fn take(&self, client: &BucketClient, condition: Condition<'_>) -> Result<String, BucketProblem> {
+        let is_taken = |problem: &BucketProblem| problem.is_status(412);
+        self.put(client, condition).map_err(|it| if is_taken(&it) { BucketProblem::Held(lease()) } else { it })
     }
 
     /// Writes it. A request whose answer was lost may have been carried out, so that its own condition fails afterwards.
@@ -223,9 +224,5 @@ fn see_no_change(client: &BucketClient, tag: &str) -> Result<(), BucketProblem> 
 
 /// How long a statement stays as it is before its run counts as killed; in tests less.
 fn lease() -> Duration {
-    #[cfg(debug_assertions)]
-    if let Some(milliseconds) = std::env::var("KPACKFS_LEASE").ok().and_then(|it| it.parse().ok()) {
-        return Duration::from_millis(milliseconds);
-    }
-    LEASE
+    test_milliseconds("KPACKFS_LEASE").unwrap_or(LEASE)
 }

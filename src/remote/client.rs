@@ -254,7 +254,7 @@ pub(crate) fn pause() -> Duration {
 }
 
 /// The milliseconds in a variable of tests.
-fn test_milliseconds(name: &str) -> Option<Duration> {
+pub(crate) fn test_milliseconds(name: &str) -> Option<Duration> {
     let text = cfg!(debug_assertions).then(|| std::env::var(name).ok());
     text.flatten()?.parse().ok().map(Duration::from_millis)
 }

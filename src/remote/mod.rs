@@ -15,11 +15,12 @@ mod response;
 mod url;
 mod window;
 
-pub(crate) use client::{agent, pause};
+pub(crate) use client::{agent, pause, test_milliseconds};
 pub(crate) use error::check as check_remote;
 pub use error::{RemoteError, RemoteProblem};
 pub(crate) use file::RemoteFile;
 pub(crate) use proxy::proxy_of;
+pub(crate) use response::busy;
 pub(crate) use url::{is_insecure, is_url, without_secrets};
 pub(crate) use window::MemberAccess;
 

@@ -180,12 +180,15 @@ fn refusal(status: StatusCode, headers: &HeaderMap, is_known: bool) -> RemotePro
         // The range was one of the file.
         416 if is_known => RemoteProblem::Changed,
         416 if text(headers, "content-range").is_some_and(|it| it.ends_with(" */0")) => RemoteProblem::Empty,
-        status @ (429 | 503) => {
-            let after = text(headers, "retry-after").and_then(|it| it.parse().ok()).map(Duration::from_secs);
-            RemoteProblem::Busy { status, after }
-        }
+        status @ (429 | 503) => busy(status, headers),
         status => RemoteProblem::Status(status),
     }
+}
+
+/// What a busy server answers.
+pub(crate) fn busy(status: u16, headers: &HeaderMap) -> RemoteProblem {
+    let after = text(headers, "retry-after").and_then(|it| it.parse().ok()).map(Duration::from_secs);
+    RemoteProblem::Busy { status, after }
 }
 
 fn text(headers: &HeaderMap, name: &str) -> Option<String> {
