@@ -8,6 +8,7 @@ use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 
 use super::options::PlanOptions;
+use super::parts::HOST;
 use super::selection::Targets;
 use super::split_id::{ID_TEXT, SplitId};
 use crate::database::{Databases, Handler};
@@ -99,6 +100,11 @@ impl Statement {
     #[must_use]
     pub fn with_views(self, views: &[String]) -> Self {
         Self { views: views.iter().map(|view| view.trim_matches('/').to_owned()).collect(), ..self }
+    }
+
+    /// Whether it is of a mount that shows its input as the host part, since nothing in it was split.
+    pub fn is_of_unsplit(&self) -> bool {
+        self.views.is_empty() && self.parts == [HOST]
     }
 
     /// The statement of a device part, which has no restrictions of its own.

@@ -31,7 +31,7 @@ pub(super) struct Parts {
     pub(super) kind: PartsKind,
     /// The component, if these are the parts of an artifact.
     pub(super) component: Option<String>,
-    /// Whether the user named them together with others, so that they may be of no split.
+    /// Whether they were named together with others, or a mount shows them with others, so that they may be of no split.
     pub(super) is_optional: bool,
     /// Whether they are what an environment has outside of its directories of packages.
     pub(super) is_rest: bool,
@@ -366,13 +366,14 @@ impl Parts {
     /// archives. Databases are as they were before a split, and a single fat artifact has the name of a part.
     pub(super) fn is_split(&self) -> bool {
         let is_form = self.kind.is_separate() && (self.component.is_none() || self.all.len() > 1);
-        let has_archive = || self.files().any(|file| is_archive(file.path, file.content));
+        is_form && self.files().next().is_some() || self.statement.is_some() || self.have_device_code()
+    }
+
+    /// Whether there are archives, or a device part.
+    pub(super) fn have_device_code(&self) -> bool {
         let has_databases = |part: &Part| part.files().any(|(path, _)| part.databases.classify(path).is_some());
         let is_device_part = |part: &Arc<Part>| BundleKey::is_name(&part.name) && has_databases(part);
-        is_form && self.files().next().is_some()
-            || self.statement.is_some()
-            || self.all.iter().any(is_device_part)
-            || has_archive()
+        self.all.iter().any(is_device_part) || self.files().any(|file| is_archive(file.path, file.content))
     }
 
     /// Whether these are wheels.

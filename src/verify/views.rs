@@ -28,8 +28,10 @@ pub(super) fn open_views(split: &SplitDirectory, prefix: &str, tools: Tools<'_>)
     } else {
         split.devices.iter().map(|name| one(name)).collect::<Result<_, _>>()?
     };
+    let are_several = split.splits.len() > 1;
     for (name, split) in &split.splits {
-        opened.append(&mut open_views(split, &format!("{name}/"), tools)?);
+        let shown = open_views(split, &format!("{name}/"), tools)?.into_iter();
+        opened.extend(shown.map(|parts| Parts { is_optional: are_several, ..parts }));
     }
     note_unchecked(split, tools.findings);
     if !split.is_mount {

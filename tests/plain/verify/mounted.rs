@@ -8,8 +8,10 @@ use kpackfs::resources::Resources;
 use kpackfs::verify::{Rule, VerifyOptions, VerifyReport};
 use tempfile::TempDir;
 
+use crate::common::put;
 use crate::verify::healthy::files;
 use crate::verify::installations;
+use crate::verify::nothing::{OF_HOST, is_nothing};
 use crate::verify::splits::{copy, edit, verify};
 use crate::verify::views::{fat, shown};
 use crate::verify::wheels::{split, unpacked};
@@ -59,6 +61,11 @@ fn a_mount_of_several_wheels_has_several_splits() {
     split(fat.path(), &mount.path().join("wheels"), &["--format", "wheel"]);
     fs::create_dir(mount.path().join(".kpackfs")).unwrap();
     fs::write(mount.path().join(".kpackfs/status.json"), "{}").unwrap();
+    // Nothing was split in one of the others.
+    let unsplit = mount.path().join("plain/1.0/py3-none-any");
+    put(unsplit.join("host/notes"), b"for everybody");
+    put(unsplit.join(".kpackfs/split.json"), OF_HOST.as_bytes());
+    assert!(is_nothing(&[unsplit]));
     for path in [mount.path(), &place] {
         let report = check(&[path.to_owned()]);
         assert_eq!(report.findings, [], "{}", path.display());

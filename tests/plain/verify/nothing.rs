@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 use kpackfs::resources::Resources;
 use kpackfs::verify::{NothingSplit, VerifyOptions};
 
+use crate::common::put;
 use crate::verify::installations::{fat, installed, wheel, wheels};
 use crate::verify::splits::{GFX90A, PLAIN, Split, verify};
+
+/// The statement of a mount that shows its input as the host part.
+pub(crate) const OF_HOST: &str = r#"{"json_version": 1, "format": 2, "parts": ["host"]}"#;
 
 pub(crate) fn is_nothing(paths: &[PathBuf]) -> bool {
     let resources = Resources::new(64 << 20);
@@ -64,6 +68,18 @@ fn nothing_to_verify_is_an_error() {
     let report = verify(&[at("plain/a.so"), split.out().join(PLAIN)], None, &VerifyOptions::default());
     assert_eq!((report.findings.as_slice(), report.counts.binaries.get()), (&[][..], 1));
     assert!(report.notes.iter().any(|note| note.contains("its form was checked")), "{:?}", report.notes);
+}
+
+#[test]
+fn a_mount_of_what_has_no_device_code_is_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let host = place.path().join("host");
+    fs::create_dir_all(host.join("empty")).unwrap();
+    put(place.path().join(".kpackfs/status.json"), b"{}");
+    put(place.path().join(".kpackfs/split.json"), OF_HOST.as_bytes());
+    assert!(is_nothing(&[place.path().to_owned()]));
+    fs::copy("tests/fixtures/host-only.so", host.join("a.so")).unwrap();
+    assert!(is_nothing(&[place.path().to_owned()]) && is_nothing(&[host]));
 }
 
 #[test]
