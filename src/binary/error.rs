@@ -12,7 +12,7 @@ pub enum BinaryError {
     #[error("{0}")]
     Unsupported(String),
     /// Its bytes cannot be read.
-    #[error(transparent)]
+    #[error("{0}")]
     Read(#[from] ReadError),
 }
 

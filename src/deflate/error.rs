@@ -9,7 +9,7 @@ pub enum DeflateError {
     #[error(transparent)]
     Edit(#[from] EditError),
     /// The content cannot be read.
-    #[error(transparent)]
+    #[error("{0}")]
     Read(#[from] ReadError),
     /// The library reported an error.
     #[error("cannot deflate: {0}")]

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::blocks::Blocks;
-use super::error::DeflateError;
 use crate::rope::{Content, Identity, ReadError, check_range, copy_from, head_mut, to_usize};
 
 /// A deflate stream whose length is known. A block that is not kept any more is made again when it is read.
@@ -41,10 +40,7 @@ impl DeflatedStream {
             return Ok(());
         }
         let entry = &self.blocks.of.entry;
-        let made = self.blocks.make(number).map_err(|error| match error {
-            DeflateError::Read(error) => error,
-            other => ReadError::damaged(entry, other.to_string()),
-        })?;
+        let made = self.blocks.make(number).map_err(|error| ReadError::caused_by(entry, &error))?;
         if made.len() as u64 != length {
             return Err(ReadError::Changed { entry: Arc::clone(entry) });
         }

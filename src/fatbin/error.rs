@@ -14,7 +14,7 @@ pub enum FatbinError {
         reason: String,
     },
     /// The file's bytes cannot be read.
-    #[error(transparent)]
+    #[error("{0}")]
     Read(#[from] ReadError),
 }
 

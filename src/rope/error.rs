@@ -1,7 +1,9 @@
 //! Why contents cannot be read.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
+use std::iter;
 use std::sync::Arc;
 
 /// Why bytes cannot be read. Cheap to clone: each thread that waited for the failed work gets a copy.
@@ -47,6 +49,13 @@ impl ReadError {
         Self::Io { entry: Arc::clone(entry), source: Arc::new(source) }
     }
 
+    /// The error of an entry of which something cannot be made. That its input was changed, or cannot be read, is no damage.
+    pub(crate) fn caused_by(entry: &Arc<str>, error: &(dyn Error + 'static)) -> Self {
+        let mut causes = iter::successors(Some(error), |&error| error.source());
+        let read = causes.find_map(|cause| cause.downcast_ref::<Self>());
+        read.cloned().unwrap_or_else(|| Self::damaged(entry, error.to_string()))
+    }
+
     /// A damaged entry, with the reason.
     pub fn damaged(entry: &Arc<str>, reason: impl Into<Arc<str>>) -> Self {
         Self::Damaged { entry: Arc::clone(entry), reason: reason.into() }
@@ -58,7 +67,7 @@ impl ReadError {
 pub(crate) fn reason_at(place: &str, error: impl fmt::Display) -> String {
     let text = error.to_string();
     let ends = place.match_indices('/').filter_map(|(at, _)| place.get(at + 1..));
-    let mut names = std::iter::once(place).chain(ends).filter(|name| !name.is_empty());
+    let mut names = iter::once(place).chain(ends).filter(|name| !name.is_empty());
     let unnamed = names.find_map(|name| text.strip_prefix(name)?.strip_prefix(": "));
     unnamed.map_or_else(|| text.clone(), str::to_owned)
 }

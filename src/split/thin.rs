@@ -1,6 +1,7 @@
 //! A binary or bundle file with the code of some GPUs only. It is planned on demand.
 
 use std::collections::{BTreeMap, HashMap};
+use std::error::Error;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -218,7 +219,8 @@ impl ThinSource {
         let mut planned = self.planned(gpus, &bundles);
         let thin = |bundle: &Bundle| {
             let (offset, packed) = (bundle.offset(), planned.remove(&bundle.offset()));
-            let no_wrapper = || self.failed(&format_args!("no wrapper leads to the bundle at {offset:#x}"));
+            let no_wrapper =
+                || ReadError::damaged(&self.entry, format!("no wrapper leads to the bundle at {offset:#x}"));
             let slot = slots.map_or(Ok(u64::MAX), |slots| slots.get(&offset).copied().ok_or_else(no_wrapper))?;
             let thin = bundle.thin(gpus, slot).map_err(|error| self.failed(&error))?;
             let packed = match packed {
@@ -273,8 +275,8 @@ impl ThinSource {
         known.or_else(read).ok_or_else(|| ReadError::Changed { entry: Arc::clone(&self.entry) })
     }
 
-    fn failed(&self, error: &dyn std::fmt::Display) -> ReadError {
-        ReadError::damaged(&self.entry, error.to_string())
+    fn failed(&self, error: &(dyn Error + 'static)) -> ReadError {
+        ReadError::caused_by(&self.entry, error)
     }
 }
 

@@ -165,8 +165,7 @@ impl ListedFile {
         if let Some(file) = self.made.get() {
             return Ok(&**file);
         }
-        let failed = |error: WheelError| ReadError::damaged(&"thin wheel".into(), error.to_string());
-        let part = self.wheel.part().map_err(failed)?;
+        let part = self.wheel.part().map_err(|error| ReadError::caused_by(&"thin wheel".into(), &error))?;
         let file: Box<dyn Materialize> = match self.kind {
             ThinWheelKind::Wheel => Box::new(WheelBody(part)),
             ThinWheelKind::Record => Box::new(RecordFile(part)),

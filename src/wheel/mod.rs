@@ -108,6 +108,6 @@ pub enum WheelError {
     #[error("{0}: two files of a wheel have this name")]
     Twice(EntryPath),
     /// A content cannot be read.
-    #[error(transparent)]
+    #[error("{0}")]
     Read(#[from] ReadError),
 }

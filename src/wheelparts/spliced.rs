@@ -66,5 +66,5 @@ fn make(
     sums: Option<StreamDigests>,
 ) -> Result<Option<Deflation>, ReadError> {
     splice(&rewritten.original, &rewritten.edits, level, sums, &resources.counters)
-        .map_err(|error| ReadError::damaged(entry, error.to_string()))
+        .map_err(|error| ReadError::caused_by(entry, &error))
 }

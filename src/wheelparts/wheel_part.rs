@@ -13,7 +13,6 @@ use super::payload::Payload;
 use super::spliced::{packed_size, spliced};
 use super::{Assembled, Digest, DosTime, SplitWheel, Sums, WheelEntry, Wheels, warnings_of};
 use crate::binary::Rewritten;
-use crate::deflate::DeflateError;
 use crate::gpu::GpuSet;
 use crate::kpack::ArchiveRope;
 use crate::memory::{Reclaim, Reservation};
@@ -300,10 +299,7 @@ impl WheelPart {
         if let Some(level) = level {
             let deflates_stored = self.wheels.deflates_stored;
             let deflation = MemberDeflation { level, deflates_stored, resources: &self.resources, done };
-            deflation.deflate(&mut assembled.files, &stored).map_err(|error| match error {
-                DeflateError::Read(error) => error,
-                other => self.failed(&other),
-            })?;
+            deflation.deflate(&mut assembled.files, &stored).map_err(|error| self.failed(&error))?;
         }
         let made: Arc<dyn Content> = Arc::new(assembled.wheel(self.stamp).map_err(|error| self.failed(&error))?);
         *wheel = Some(Arc::clone(&made));
@@ -315,9 +311,9 @@ impl WheelPart {
         self.wheel.try_lock()?.clone()
     }
 
-    fn failed(&self, error: &dyn Error) -> ReadError {
+    fn failed(&self, error: &(dyn Error + 'static)) -> ReadError {
         let name = self.file_name().unwrap_or_else(|_| format!("{:?}", self.part));
-        ReadError::damaged(&name.into(), error.to_string())
+        ReadError::caused_by(&name.into(), error)
     }
 }
 

@@ -92,6 +92,25 @@ fn a_longer_input_is_stale() {
     after(append, are_stale);
 }
 
+/// A file that is made when it is asked for is stale as well, and not damaged.
+#[test]
+fn what_is_made_of_a_changed_input_is_stale() {
+    of_each_input(|input| {
+        let Some(mut mount) = Mount::new(input, &[]) else { return };
+        let victim = if input.is_file() { input.to_owned() } else { input.join("demo/lib/plain.so") };
+        OpenOptions::new().append(true).open(victim).unwrap().write_at(b"more", 0).unwrap();
+        let made = ["thin/gfx90a/demo-1.0.dist-info/RECORD", "thin-wheels/gfx90a/demo-1.0-py3-none-any.whl"];
+        // What is inflated of a small member stays in memory.
+        let binaries = ["host", "merged/gfx90a", "thin/gfx90a"].map(|view| format!("{view}/demo/lib/plain.so"));
+        let binaries = binaries.iter().filter(|_| input.is_dir());
+        for name in made.into_iter().chain(binaries.map(String::as_str)) {
+            assert_eq!(errno(mount.read(name, 0, 1000)), libc::ESTALE, "{name}: {}", mount.log());
+        }
+        mount.is_at_rest();
+        mount.end();
+    });
+}
+
 /// All bytes of both files are unchanged.
 fn are_exact(mount: &mut Mount, _: bool) {
     assert_eq!(mount.read(DEFLATED, 0, 3_500_000).unwrap(), noise(3_500_000, 1));
