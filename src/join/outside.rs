@@ -57,8 +57,8 @@ fn file(link: &EntryPath, target: &Path, resources: &Arc<Resources>) -> Option<O
         format!("a symlink to the split library {name}; it and its archives are outside of the input and are not read")
     } else {
         format!(
-            "a symlink to the split library {name}, next to which a runtime finds no archives (error 13); install copies \
-             (uv: --link-mode copy), or name the archives in ROCM_KPACK_PATH"
+            "a symlink to the split library {name}, next to which a runtime finds no archives (KPACK_ERROR_ARCHIVE_NOT_FOUND); \
+             install copies (uv: --link-mode copy), or name the archives in ROCM_KPACK_PATH"
         )
     };
     Some(OutsideFile { lacks_archives: !has_archives, ..found(problem)? })

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::cause::Cause;
 use super::installer::{Installer, Remedy, is_read_only};
+use super::libraries::LibraryFile;
 use super::lookup::Lookup;
 use super::wanted::WantedPackages;
 use crate::coverage::CauseKind;
@@ -20,6 +21,9 @@ use crate::wheel::{Claims, Metadata, accepts, normalise};
 /// The directory in which `rocm-sdk init` makes hard links to installed files (ROCm/TheRock#5778).
 const DEVELOPMENT: &str = "_rocm_sdk_devel";
 
+/// Where a runtime looks for archives.
+pub(super) const NEXT_TO_FILE: &str = "archives are looked for next to the file that is loaded, symlinks resolved";
+
 /// Bytes that are read at a time.
 const PIECE: usize = 256 << 10;
 
@@ -28,6 +32,13 @@ pub(super) struct InstalledDistribution {
     info: PathBuf,
     pub(super) metadata: Metadata,
     pub(super) record: Claims,
+}
+
+impl InstalledDistribution {
+    /// Whether its RECORD names a path.
+    fn names(&self, path: &EntryPath) -> bool {
+        self.record.rows().any(|(row, _)| row == path.as_bytes())
+    }
 }
 
 /// The directory of packages that contains a library: the nearest one above it with `*.dist-info` directories.
@@ -51,17 +62,24 @@ pub(super) fn reinstall(library: &Path, package: &str) -> Option<Remedy> {
     let is_it = |it: &InstalledDistribution| it.metadata.name == name && it.metadata.version == version;
     let found = distributions(&site_of(library)?).find(is_it)?;
     let packages = BTreeSet::from([(normalise(name), version.to_owned())]);
-    Some(Installer::of(&found.info).renew(&packages, &found.info, name))
+    Some(Installer::of(&found.info, None).renew(&packages, &found.info, name))
 }
 
 /// Why a library has no archive that fits; `None` if packages do not explain it. `archive` is an existing one that does
 /// not fit.
-pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, lookup: &mut Lookup) -> Option<Cause> {
+pub(super) fn cause(
+    file: &LibraryFile,
+    device: &TargetId,
+    archive: Option<&Path>,
+    lookup: &mut Lookup,
+) -> Option<Cause> {
+    // uv may install symlinks into its cache, where there is an unpacked wheel.
+    let link = file.links.iter().find(|link| is_installed(link)).filter(|_| !is_installed(&file.path));
+    let library = link.unwrap_or(&file.path);
     let site = site_of(library)?;
     let distributions: Vec<_> = distributions(&site).collect();
-    let relative = EntryPath::new(library.strip_prefix(&site).ok()?.as_os_str().as_encoded_bytes()).ok()?;
-    let is_named = |it: &&InstalledDistribution| it.record.rows().any(|(row, _)| row == relative.as_bytes());
-    let hosts: Vec<_> = distributions.iter().filter(is_named).collect();
+    let relative = below(library, &site)?;
+    let hosts: Vec<_> = distributions.iter().filter(|it| it.names(&relative)).collect();
     let Some(host) = owner(&hosts, library, &relative, lookup) else {
         return copy(library, &site, &distributions, lookup);
     };
@@ -72,13 +90,32 @@ pub(super) fn cause(library: &Path, device: &TargetId, archive: Option<&Path>, l
     if wanted.packages.is_empty() {
         return wanted.lacking(&name, version, device);
     }
-    Some(PackageCheck { host, name, wanted, distributions: &distributions }.cause(archive, lookup))
+    if let Some(link) = link {
+        lookup.evidence.saw(format!("{} leads to the library", link.display()));
+        lookup.evidence.follows(NEXT_TO_FILE);
+    }
+    let is_linked = link.is_some();
+    Some(PackageCheck { host, name, is_linked, wanted, distributions: &distributions }.cause(archive, lookup))
+}
+
+/// Whether an installer put a library where it is.
+fn is_installed(library: &Path) -> bool {
+    let Some(site) = site_of(library) else { return false };
+    let is_owner = |it: &InstalledDistribution| below(library, &site).is_some_and(|path| it.names(&path));
+    distributions(&site).any(|it| it.info.join("INSTALLER").exists() && is_owner(&it))
+}
+
+/// The path of a file in a directory of packages.
+fn below(file: &Path, site: &Path) -> Option<EntryPath> {
+    EntryPath::new(file.strip_prefix(site).ok()?.as_os_str().as_encoded_bytes()).ok()
 }
 
 /// The packages that a library needs, and those that are there.
 struct PackageCheck<'a> {
     host: &'a InstalledDistribution,
     name: String,
+    /// Whether the library is a symlink into a cache.
+    is_linked: bool,
     wanted: WantedPackages,
     distributions: &'a [InstalledDistribution],
 }
@@ -86,7 +123,8 @@ struct PackageCheck<'a> {
 impl PackageCheck<'_> {
     fn cause(&self, archive: Option<&Path>, lookup: &mut Lookup) -> Cause {
         let (name, version) = (&self.name, &self.host.metadata.version);
-        let installer = Installer::of(&self.host.info);
+        let linked = self.is_linked.then(|| (name.clone(), version.clone()));
+        let installer = Installer::of(&self.host.info, linked);
         let add = || installer.add(&self.wanted, &self.host.info, name);
         let mut existing = BTreeMap::<String, Vec<&InstalledDistribution>>::new();
         for it in self.distributions {
@@ -159,7 +197,7 @@ fn owner<'a>(
 /// was not replaced, as far as packages show.
 pub(super) fn replaced(library: &Path, archive: &Path) -> Option<String> {
     let (site, archive) = (site_of(library)?.canonicalize().ok()?, archive.canonicalize().ok()?);
-    let path = EntryPath::new(archive.strip_prefix(&site).ok()?.as_os_str().as_encoded_bytes()).ok()?;
+    let path = below(&archive, &site)?;
     let owner = |it: InstalledDistribution| Some((it.record.get(&path)?, it.metadata));
     let owners: Vec<_> = distributions(&site).filter_map(owner).collect();
     let digest = sha256(&archive).ok()?;
@@ -184,7 +222,7 @@ fn copy(library: &Path, site: &Path, distributions: &[InstalledDistribution], lo
     let original = rows.find(|path| path.rsplit(|&byte| byte == b'/').next() == Some(name))?;
     let original = site.join(EntryPath::new(original).ok()?.as_path());
     lookup.evidence.saw(format!("no package installed the library, but {} is installed", original.display()));
-    lookup.evidence.follows("archives are looked for next to the file that is loaded, symlinks resolved");
+    lookup.evidence.follows(NEXT_TO_FILE);
     let maker = if library.components().any(|it| it.as_os_str() == DEVELOPMENT) { "that rocm-sdk made " } else { "" };
     let reason = format!("it is a copy {maker}of {}, and the archives are where that is", original.display());
     let can_link = !library.parent().is_some_and(is_read_only);

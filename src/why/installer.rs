@@ -23,6 +23,8 @@ pub(super) struct Installer {
     /// Whether an installer put the package there. Unpacked wheels have no `INSTALLER`.
     pub(super) has_installed: bool,
     prefix: Option<PathBuf>,
+    /// The package of a library that is a symlink into a cache, where no runtime finds archives. Copies are to replace it.
+    linked: Option<(String, String)>,
 }
 
 /// What fixes a problem with packages.
@@ -33,8 +35,8 @@ pub(super) struct Remedy {
 }
 
 impl Installer {
-    /// The installer of the package with this `*.dist-info` directory.
-    pub(super) fn of(dist_info: &Path) -> Self {
+    /// The installer of the package with this `*.dist-info` directory. `linked` is that package, if it is a symlink into a cache.
+    pub(super) fn of(dist_info: &Path, linked: Option<(String, String)>) -> Self {
         let site = dist_info.parent().unwrap_or(Path::new("")).to_owned();
         let name = disk::read_to_string(&dist_info.join("INSTALLER"), Parser::Text).ok();
         let is_uv = name.as_ref().is_some_and(|name| name.trim() == "uv");
@@ -57,21 +59,30 @@ impl Installer {
             ""
         };
         let start = start.map(|start| start + option);
-        Self { site, start, is_read_only, is_uv: is_uv || python.is_none(), has_installed: name.is_some(), prefix }
+        let (is_uv, has_installed) = (is_uv || python.is_none(), name.is_some());
+        Self { site, start, is_uv, is_read_only, has_installed, prefix, linked }
     }
 
     /// Installs packages that a host package names. `of` is the `*.dist-info` directory of a package that came from the
     /// same source.
     pub(super) fn add(&self, wanted: &WantedPackages, of: &Path, name: &str) -> Remedy {
+        if self.linked.is_some() {
+            return self.renew(&wanted.packages, of, name);
+        }
         self.remedy(&wanted.requirements, &wanted.packages, "", (of, name))
     }
 
     /// Installs packages again, without what they require.
     pub(super) fn renew(&self, packages: &BTreeSet<(String, String)>, of: &Path, name: &str) -> Remedy {
+        let packages: BTreeSet<_> = packages.iter().chain(&self.linked).cloned().collect();
         let requirements: Vec<_> = packages.iter().map(super::wanted::exact).collect();
-        // uv makes hard links to files in its cache. What damaged a file in place damaged the cache, too.
-        let option = if self.is_uv { "--reinstall --no-deps --no-cache " } else { "--force-reinstall --no-deps " };
-        self.remedy(&requirements, packages, option, (of, name))
+        let option = match (self.is_uv, &self.linked) {
+            // uv makes links to files in its cache. What damaged a file in place damaged the cache, too.
+            (true, None) => "--reinstall --no-deps --no-cache ",
+            (true, Some(_)) => "--reinstall --no-deps --no-cache --link-mode copy ",
+            (false, _) => "--force-reinstall --no-deps ",
+        };
+        self.remedy(&requirements, &packages, option, (of, name))
     }
 
     fn remedy(

@@ -101,7 +101,7 @@ impl ArchiveSearch<'_> {
             };
             // Of most code objects only the headers are read here. `verify` reads all.
             let read = self.read(open, (&key, &target), lookup.with_code == 0).map_err(|error| {
-                let of_packages = installed::cause(&self.file.path, self.device, Some(path), lookup);
+                let of_packages = installed::cause(self.file, self.device, Some(path), lookup);
                 let reason = format!("{} is damaged: {key} for {target}: {error}", path.display());
                 Cause::new(CauseKind::ArchiveDamaged, reason, of_packages.and_then(|cause| cause.command))
             })?;
@@ -248,7 +248,7 @@ impl ArchiveSearch<'_> {
         };
         let (link, archives) = self.file.links.iter().filter(|_| self.environment.path.is_empty()).find_map(beside)?;
         lookup.evidence.saw(format!("{} leads to the library", link.display()));
-        lookup.evidence.follows("archives are looked for next to the file that is loaded, symlinks resolved");
+        lookup.evidence.follows(installed::NEXT_TO_FILE);
         let reason = format!(
             "{} is a symlink to it, with archives next to the symlink, where no runtime looks for them; install copies \
              (uv: --link-mode copy), or name the archives in ROCM_KPACK_PATH",
@@ -287,7 +287,7 @@ impl ArchiveSearch<'_> {
             candidates.iter().find(|it| it.archive().is_some_and(|it| self.targets.iter().any(|name| it.offers(name))));
         let unfit = candidates.iter().find(|it| it.open().is_some());
         let of_packages = installed::cause(
-            path,
+            self.file,
             device,
             broken.as_ref().map(|it| it.0.as_path()).or(unfit.map(|it| &*it.path)),
             lookup,

@@ -174,7 +174,7 @@ impl ExaminedDatabase<'_> {
             return Some(Cause::new(problem.kind, reason + &advice, command));
         }
         let mut ignored = Lookup::default();
-        let cause = installed::cause(&self.library.path, &self.device, None, &mut ignored)?;
+        let cause = installed::cause(self.library, &self.device, None, &mut ignored)?;
         let is_about_packages =
             matches!(cause.kind, CauseKind::PackageMissing | CauseKind::PackageVersion | CauseKind::NotInstalled);
         let reason = format!("{}: {}", problem.reason, cause.reason);
@@ -185,7 +185,7 @@ impl ExaminedDatabase<'_> {
     /// there.
     fn version(&self) -> Option<Cause> {
         let mut ignored = Lookup::default();
-        let cause = installed::cause(&self.library.path, &self.device, None, &mut ignored)?;
+        let cause = installed::cause(self.library, &self.device, None, &mut ignored)?;
         (cause.kind == CauseKind::PackageVersion).then_some(cause)
     }
 

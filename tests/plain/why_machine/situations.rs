@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -433,6 +433,25 @@ const WITH_COMMAND: &[Remedied] = &[
         "archive-damaged",
         "demo_gfx1030.kpack is damaged",
         "/work/bin/python3.11 --reinstall --no-deps --no-cache ",
+    ),
+    // With symlinks into uv's cache there is an unpacked wheel behind each, and a runtime looks for archives there.
+    (
+        |it| {
+            remove_device(it);
+            let (site, cache) = (it.at("work").join(SITE), it.at("home/cache"));
+            fs::create_dir_all(cache.join("demo/lib")).unwrap();
+            copy_all(site.join("demo-1.0.dist-info"), cache.join("demo-1.0.dist-info"));
+            fs::remove_file(cache.join("demo-1.0.dist-info/INSTALLER")).unwrap();
+            fs::rename(site.join("demo/lib/plain.so"), cache.join("demo/lib/plain.so")).unwrap();
+            symlink(cache.join("demo/lib/plain.so"), site.join("demo/lib/plain.so")).unwrap();
+            it.put(&format!("work/{SITE}/demo-1.0.dist-info/INSTALLER"), b"uv\n");
+            let configuration = format!("find-links = [\"{}\"]\n", it.at("wheels").display());
+            it.put("home/uv/uv.toml", configuration.as_bytes());
+        },
+        "gfx1030 work",
+        "package-missing",
+        "the extra device-gfx1030 of demo requires it",
+        "/work/bin/python3.11 --reinstall --no-deps --no-cache --link-mode copy ",
     ),
     // Modes.
     (mode, "gfx90a work/modes/only", "other-mode", "its features differ", "export HSA_XNACK=1"),
