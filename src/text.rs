@@ -37,10 +37,11 @@ pub(crate) fn some_of<N: Display>(names: impl IntoIterator<Item = N>) -> String 
     }
 }
 
-/// A word or a path, quoted for a shell.
+/// A word or a path, quoted for a shell. A terminal shows all of it, so that it can be copied from there.
 pub(crate) fn quoted(word: impl AsRef<OsStr>) -> String {
-    let word = word.as_ref();
-    let Some(word) = word.to_str() else { return format!("$'{}'", word.as_encoded_bytes().escape_ascii()) };
+    let bytes = word.as_ref().as_encoded_bytes();
+    let shown = word.as_ref().to_str().filter(|word| !word.contains(is_special));
+    let Some(word) = shown else { return format!("$'{}'", bytes.escape_ascii()) };
     let is_plain = |letter: char| letter.is_alphanumeric() || "_-./+:=@%,".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
@@ -108,6 +109,8 @@ mod tests {
             (b"it's $x", r"'it'\''s $x'"),
             ("na\u{ef}ve".as_bytes(), "na\u{ef}ve"),
             (b"na\xefve it's", r"$'na\xefve it\'s'"),
+            (b"two\nlines it's", r"$'two\nlines it\'s'"),
+            ("gpj.\u{202e}so".as_bytes(), r"$'gpj.\xe2\x80\xaeso'"),
         ] {
             assert_eq!(quoted(OsStr::from_bytes(word)), expected);
         }

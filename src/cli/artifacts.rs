@@ -16,7 +16,7 @@ use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
 use super::said::SaidOptions;
 use super::table::{Style, Table, counted, known_size, size};
-use super::terminal;
+use super::terminal::{self, stdout};
 use crate::artifact::MANIFEST;
 use crate::kpack::BundleJobs;
 use crate::mount::Served;
@@ -170,7 +170,7 @@ pub(super) fn print_artifacts(
     as_json: bool,
     style: Style,
 ) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     if as_json {
         let artifacts = artifacts.iter().map(|(input, plan)| Summary::of(input, plan)).collect();
         return json::write(&mut out, &SplitReport { artifacts, limit });

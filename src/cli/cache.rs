@@ -1,7 +1,7 @@
 //! `kpackfs cache`.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use super::json;
 use super::options::CacheOptions;
 use super::said;
 use super::table::{counted, size};
-use super::terminal::message;
+use super::terminal::{message, stdout};
 use crate::disk::check_cache;
 use crate::index::{self, CacheEntry, FramesUsage};
 
@@ -129,11 +129,11 @@ fn list_json(kept: &[CacheEntry], frames: &FramesUsage) -> anyhow::Result<()> {
         written: seconds(kept.modified),
         usable: kept.is_usable,
     });
-    json::write(&mut io::stdout().lock(), &CacheListing { indexes: indexes.collect(), code_objects: frames })
+    json::write(&mut stdout(), &CacheListing { indexes: indexes.collect(), code_objects: frames })
 }
 
 fn list(kept: &[CacheEntry], frames: &FramesUsage) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = stdout();
     for kept in kept {
         let input = kept.location.as_ref().map_or_else(|| kept.path.display(), |location| location.display());
         let state = match (&kept.location, kept.is_usable) {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::confinement::Opens;
+use super::terminal::stdout;
 use super::viewed_input::ViewedInput;
 use crate::export::copy;
 
@@ -35,7 +36,7 @@ impl Cat {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         self.source.read(|views| {
             let files = self.path.iter().map(|path| views.open_file(path)).collect::<Result<Vec<_>, _>>()?;
-            let mut out = std::io::stdout().lock();
+            let mut out = stdout();
             for file in &files {
                 copy(&*views.content(file)?, &mut out, file.path.as_path(), &0.into())?;
             }

@@ -21,6 +21,7 @@ use super::options::{CompressionOptions, ResourceOptions, SplitOptions, WantedTa
 use super::prepare::{CommandSession, place_of, save_index};
 use super::said::WrittenOutput;
 use super::table::{Style, Table, known_size, size};
+use super::terminal::stdout;
 use crate::collect::{CollectReport, CollectedCode, CollectedFile, Reason, code_of, form_name};
 use crate::export::Inputs;
 use crate::gpu::TargetId;
@@ -164,7 +165,7 @@ impl Collect {
     }
 
     fn print(&self, collected: &Collected, written: Option<&WrittenOutput>) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = stdout();
         let Collected { prepared, report, gpus, has_archives } = collected;
         let code = code_of(&prepared.input, &prepared.plan, gpus);
         if self.json {

@@ -242,12 +242,12 @@ impl ResultOptions {
         let is_beside = self.shared && PackedFormat::of(place).is_some();
         let directory = if is_beside { parent(place) } else { place };
         let written = WrittenOutput::at(("piece", "pieces"), directory, places)?;
-        Ok(match (&*written.paths(), gpus.first()) {
-            ([only], Some(gpu)) if Path::new(only).is_dir() => {
-                written.next(["kpackfs", "why", only, "--target", &gpu.to_string()])
+        Ok(match (places, gpus.first()) {
+            ([only], Some(gpu)) if only.is_dir() => {
+                written.next("kpackfs why", [only.as_os_str(), "--target".as_ref(), gpu.to_string().as_ref()])
             }
             // The first one of several is for no GPU.
-            ([.., last], _) => written.next(["kpackfs", "inspect", last]),
+            ([.., last], _) => written.next("kpackfs inspect", [last]),
             ([], _) => written,
         })
     }

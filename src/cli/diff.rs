@@ -17,7 +17,7 @@ use super::options::DiffOptions;
 use super::prepare::{place_of, resources, save_index};
 use super::progress::show_bytes;
 use super::table::Style;
-use super::terminal::warn;
+use super::terminal::{stdout, warn};
 use crate::diff::{Diff, Settings, Side};
 use crate::export::Inputs;
 use crate::memory::{check_tables, limit_tables};
@@ -113,7 +113,7 @@ impl Compare {
         if self.html.is_none() || self.json || self.markdown {
             self.print(diff)?;
         }
-        Ok(std::io::stdout().flush()?)
+        Ok(stdout().flush()?)
     }
 
     fn compare(&self) -> anyhow::Result<Diff> {
@@ -155,7 +155,7 @@ impl Compare {
     }
 
     fn print(&self, diff: &Diff) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = stdout();
         if self.json {
             return json::write(&mut out, diff);
         }

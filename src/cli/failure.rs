@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use super::terminal::complain;
+use super::terminal::{complain, stdout};
 use super::tips;
 use crate::confine::{self, FILES};
 use crate::mount::MountError;
@@ -94,7 +94,7 @@ pub(super) fn said_of_usage(error: &clap::Error) -> ExitCode {
 
 /// The exit code after something was printed to stdout.
 pub(super) fn answered(result: io::Result<()>, code: ExitCode) -> ExitCode {
-    match printed(result.and_then(|()| io::stdout().flush()).context("stdout")) {
+    match printed(result.and_then(|()| stdout().flush()).context("standard output")) {
         Ok(()) => code,
         Err(error) => {
             print(&error);

@@ -8,6 +8,7 @@ use anyhow::Context;
 
 use super::failure::printed;
 use super::said::{SaidPiece, WrittenOutput};
+use super::terminal::stdout;
 use crate::disk::{Durability, NewFile, PREFIX, open_with, write_at};
 use crate::export::Inputs;
 use crate::rope::to_usize;
@@ -21,7 +22,7 @@ pub(super) fn check_page(file: Option<&Path>, inputs: &Inputs) -> anyhow::Result
 /// Writes a page to a file or to stdout.
 pub(super) fn write_page(file: &Path, page: &str) -> anyhow::Result<()> {
     if file == Path::new("-") {
-        return printed(std::io::stdout().lock().write_all(page.as_bytes()).map_err(Into::into));
+        return printed(stdout().write_all(page.as_bytes()).map_err(Into::into));
     }
     write(file, page).with_context(|| file.display().to_string())?;
     let (name, size) = (file.display().to_string(), page.len() as u64);

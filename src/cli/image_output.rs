@@ -1,6 +1,7 @@
 //! `kpackfs split --format oci`.
 
 use std::collections::{BTreeSet, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -133,7 +134,11 @@ impl ImageOutput<'_> {
         let WrittenImages { counts, images, size } = written?;
         tracing::debug!(unchanged = counts.unchanged, written = counts.written, found = counts.found, "layers");
         save_index(&prepared.resources);
-        let first = images.first().map(|image| format!("oci:{}:{}", layout.directory().display(), image.tag));
+        let named = |image: &WrittenImage| {
+            let directory = layout.directory().as_os_str();
+            [OsStr::new("oci:"), directory, ":".as_ref(), image.tag.as_ref()].into_iter().collect::<OsString>()
+        };
+        let first = images.first().map(named);
         let piece = |image: WrittenImage| {
             let WrittenImage { tag: name, digest, size } = image;
             SaidPiece { name, size, files: None, digest: Some(digest) }
@@ -141,7 +146,7 @@ impl ImageOutput<'_> {
         let pieces = images.into_iter().map(piece).collect();
         let written = WrittenOutput::new(("image", "images"), layout.directory(), size, pieces);
         let not_split = self.said.not_split([(&prepared.input, &prepared.plan)], &prepared.resources);
-        Ok(written.without(not_split).next(["kpackfs", "inspect"].into_iter().chain(first.as_deref())))
+        Ok(written.without(not_split).next("kpackfs inspect", first))
     }
 
     /// The form of what is split already.

@@ -20,7 +20,7 @@ use super::options::{InspectOptions, SplitOptions};
 use super::prepare::{CommandSession, open, save_index};
 use super::progress::show_bytes;
 use super::table::{Style, Table};
-use super::terminal::{complain, warn};
+use super::terminal::{complain, stdout, warn};
 use crate::coverage::Coverage;
 use crate::devicecode::beginnings;
 use crate::export::Inputs;
@@ -219,7 +219,7 @@ impl Inspect {
             Ok((prepared, code))
         })?;
         save_index(resources);
-        let mut out = std::io::stdout().lock();
+        let mut out = stdout();
         printed(if self.json {
             json::write(&mut out, &JudgedArtifacts { artifacts, coverage: &coverage })
         } else {
@@ -286,7 +286,7 @@ impl Inspect {
         (notes, hint): (&[String], Option<&str>),
         style: Style,
     ) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = stdout();
         if self.json {
             json::write(&mut out, &Inspected { report, coverage, limit })?;
         } else if !print_gates((coverage, limit), style, &mut out)? {

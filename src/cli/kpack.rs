@@ -16,7 +16,7 @@ use super::progress::show_bytes;
 use super::replacing::Replacing;
 use super::said::{SaidOptions, WrittenOutput};
 use super::table::{counted, size};
-use super::terminal::{escaped, warn};
+use super::terminal::{escaped, stdout, warn};
 use super::unbundle::{CODE_OBJECTS, file_name, unbundle};
 use super::{interrupt, json};
 use crate::export::{Inputs, NewFiles};
@@ -179,7 +179,7 @@ fn open(file: &Path) -> anyhow::Result<ArchiveReader> {
 
 fn list(file: &Path, as_json: bool, is_summary: bool) -> anyhow::Result<()> {
     let reader = open(file)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     if as_json {
         return json::write(&mut out, &reader.whole_toc()?);
     }
@@ -253,7 +253,7 @@ fn extract(
     let mut new = NewFiles::new(replacing.force);
     match found.as_slice() {
         [only] if is_stdout => {
-            return write(only, &mut std::io::stdout().lock(), output, &Progress::default()).map(|()| None);
+            return write(only, &mut stdout(), output, &Progress::default()).map(|()| None);
         }
         &[only] if is_one => new.add(output.to_owned(), only.0.to_owned(), only)?,
         _ if is_one || is_stdout => {

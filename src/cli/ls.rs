@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::confinement::Opens;
 use super::json;
-use super::terminal::escaped;
+use super::terminal::{escaped, stdout};
 use super::viewed_input::ViewedInput;
 use crate::fs::{FileKind, NodeAttributes, Unmounted, ViewedNode};
 use crate::source::date;
@@ -52,7 +52,7 @@ impl Ls {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         self.source.read(|views| {
             let named = self.path.iter().map(|path| views.find(path)).collect::<Result<Vec<_>, _>>()?;
-            let mut out = BufWriter::new(io::stdout().lock());
+            let mut out = BufWriter::new(stdout());
             let mut entries = Vec::new();
             let mut show = |place: &ViewedNode, is_named: bool| -> anyhow::Result<()> {
                 if self.json {

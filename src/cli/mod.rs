@@ -60,7 +60,7 @@ mod why;
 mod writing;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -150,7 +150,7 @@ pub fn run(commit: Option<&str>) -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     if is_version_query(&arguments) {
         confinement::confine(&confinement::Opens::inputs(Vec::new()));
-        let printed = write!(io::stdout(), "{}{}", Cli::command().render_version(), confinement::describe());
+        let printed = write!(terminal::stdout(), "{}{}", Cli::command().render_version(), confinement::describe());
         return answered(printed, ExitCode::SUCCESS);
     }
     if let Some(caller) = mount8::caller(&arguments, &Cli::command()) {

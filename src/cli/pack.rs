@@ -104,8 +104,7 @@ impl Create {
         let inputs = Inputs::of_files(&self.inputs());
         let places = new.write(&inputs, warn, |archive, file, path| copy(&*archive.make()?, file, path))?;
         let written = WrittenOutput::at(("archive", "archives"), &self.output, &places)?;
-        let first = places.first().map(|place| place.to_string_lossy());
-        self.said.say(&written.next(["kpackfs", "kpack", "list"].into_iter().chain(first.as_deref())))
+        self.said.say(&written.next("kpackfs kpack list", places.first()))
     }
 
     /// The archives that `split` would make for a binary, with their names.
@@ -228,7 +227,7 @@ pub(super) fn bundle(files: &[PathBuf], output: &Path, replacing: Replacing) -> 
     let places = new.write(&Inputs::of_files(files), warn, |bundle, file, path| copy(bundle, file, path))?;
     let written = WrittenOutput::at(("bundle", "bundles"), output, &places)?;
     let target = objects.first().map(|object| object.target.to_string()).unwrap_or_default();
-    Ok(written.next(["kpackfs", "why", "--target", &*target, &*output.to_string_lossy()]))
+    Ok(written.next("kpackfs why --target", [target.as_ref(), output.as_os_str()]))
 }
 
 /// A code object for `target`, or else for the target in its header.

@@ -113,7 +113,7 @@ impl Recombine {
                 let to = OutputTarget { directory: output, force, inputs: &inputs, writing, limits };
                 let places = packages.write(to, true)?;
                 let written = WrittenOutput::at(("package", "packages"), output, &places)?;
-                self.said.say(&written.next(["kpackfs", "verify", &*output.to_string_lossy()]))?;
+                self.said.say(&written.next("kpackfs verify", [output]))?;
             }
             (None, Some(mount_point)) => self.serve(mount_point, &config, &shards)?,
             (None, None) => {}

@@ -2,6 +2,7 @@
 //! JSON on stdout.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +16,7 @@ use serde::Serialize;
 
 use super::json;
 use super::table::{counted, size};
-use super::terminal::{complain, message, print_error};
+use super::terminal::{complain, message, print_error, stdout};
 use crate::report::LookedAt;
 use crate::resources::Resources;
 use crate::source::Input;
@@ -59,7 +60,7 @@ impl SaidOptions {
     /// Says what was written.
     pub(super) fn say(self, written: &WrittenOutput) -> anyhow::Result<()> {
         if self.json {
-            return json::write(&mut io::stdout().lock(), written);
+            return json::write(&mut stdout(), written);
         }
         written.say();
         Ok(())
@@ -122,9 +123,9 @@ impl WrittenOutput {
         Self { output: output.display().to_string(), size, pieces, not_split: None, next: None, noun }
     }
 
-    /// Adds the command that comes next.
-    pub(super) fn next<'w>(mut self, words: impl IntoIterator<Item = &'w str>) -> Self {
-        self.next = Some(command(words));
+    /// Adds the command that comes next: how it begins, and its arguments.
+    pub(super) fn next(mut self, begin: &str, words: impl IntoIterator<Item: AsRef<OsStr>>) -> Self {
+        self.next = Some(command(begin, words));
         self
     }
 
@@ -132,18 +133,6 @@ impl WrittenOutput {
     pub(super) fn without(mut self, not_split: Option<String>) -> Self {
         self.not_split = not_split;
         self
-    }
-
-    /// The paths of its pieces.
-    pub(super) fn paths(&self) -> Vec<String> {
-        let path = |piece: &SaidPiece| {
-            if piece.name == self.output {
-                self.output.clone()
-            } else {
-                Path::new(&self.output).join(&piece.name).display().to_string()
-            }
-        };
-        self.pieces.iter().map(path).collect()
     }
 
     /// Says it on stderr.
@@ -183,10 +172,9 @@ pub(super) fn say(text: &str) {
 
 /// Says where something is mounted, and how that ends.
 pub(super) fn say_mounted(place: &Path) {
-    let (shown, place) = (place.display(), place.to_string_lossy());
-    say(&format!("mounted on {shown}; {} ends it", command(["kpackfs", "umount", &*place])));
+    say(&format!("mounted on {}; {} ends it", place.display(), command("kpackfs umount", [place])));
     if !is_quiet() {
-        print_error(&format!("next: {}", command(["ls", &*place])));
+        print_error(&format!("next: {}", command("ls", [place])));
     }
 }
 
@@ -216,9 +204,9 @@ impl Sum {
     }
 }
 
-/// A command to type into a shell.
-pub(super) fn command<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
-    words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
+/// A command to type into a shell, which begins with plain words.
+fn command(begin: &str, words: impl IntoIterator<Item: AsRef<OsStr>>) -> String {
+    words.into_iter().fold(begin.to_owned(), |command, word| command + " " + &quoted(word))
 }
 
 #[cfg(test)]
@@ -245,7 +233,7 @@ mod tests {
             "        24 B  x".to_owned(),
             "next: kpackfs verify 'host part'".to_owned(),
         ];
-        assert_eq!(written.next(["kpackfs", "verify", "host part"]).lines(), lines);
+        assert_eq!(written.next("kpackfs verify", ["host part"]).lines(), lines);
         let lines = WrittenOutput::at(("file", "files"), &output, [&output]).unwrap().lines();
         assert_eq!(lines, [format!("kpackfs: wrote {}, 24 B", output.display())]);
     }

@@ -12,7 +12,7 @@ use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 
 use super::table::{Style, Table, percent, size};
-use super::terminal::escaped;
+use super::terminal::{escaped, stdout};
 use crate::disk;
 use crate::memory::Parser;
 use crate::mount::find_mount;
@@ -43,7 +43,7 @@ impl StatusArguments {
         let mount = find_mount(&self.place)?;
         let file = mount.mount_point.join(REPORTS).join("status.json");
         let read = || disk::read_to_string(&file, Parser::Text).with_context(|| file.display().to_string());
-        let mut out = io::stdout().lock();
+        let mut out = stdout();
         let text = read()?;
         if self.json {
             writeln!(out, "{}", text.trim_end())?;

@@ -59,6 +59,27 @@ pub(super) fn complain(text: &impl Display) {
     print_error(&format!("kpackfs: {}", message(text)));
 }
 
+/// What answers are printed to. Its errors name it.
+pub(super) fn stdout() -> impl Write {
+    Stdout(io::stdout().lock())
+}
+
+struct Stdout(io::StdoutLock<'static>);
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(|error| of_stdout(&error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(|error| of_stdout(&error))
+    }
+}
+
+fn of_stdout(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("standard output: {error}"))
+}
+
 /// Prints a line on stderr. A reader that has gone and a full disk change neither what is done nor the exit code.
 pub(super) fn print_error(line: &str) {
     writeln!(io::stderr(), "{}", escaped(line)).ok();

@@ -19,7 +19,7 @@ use super::memory::MemoryOption;
 use super::options::{DatabaseOptions, Ignored, TargetOptions, ThreadOptions};
 use super::progress::show_bytes;
 use super::table::counted;
-use super::terminal::{message, note, verdict};
+use super::terminal::{message, note, stdout, verdict};
 use crate::gpu::{GpuSet, TargetIdError};
 use crate::memory::check_tables;
 use crate::opened::{Named, NamedPath, recognise_all_unproved};
@@ -181,7 +181,7 @@ impl Verify {
     }
 
     fn print(&self, report: &VerifyReport) -> anyhow::Result<()> {
-        let mut out = std::io::stdout().lock();
+        let mut out = stdout();
         if self.json {
             return json::write(&mut out, report);
         }

@@ -18,7 +18,7 @@ use super::json;
 use super::lists::pieces;
 use super::memory::MemoryOption;
 use super::table::counted;
-use super::terminal::{complain, escaped, message, note};
+use super::terminal::{complain, escaped, message, note, stdout};
 use super::tips::{is_library_name, of_word};
 use crate::gpu::{GpuNode, KFD_TOPOLOGY, OVERRIDE, TargetId, gpu_nodes};
 use crate::memory::check_tables;
@@ -130,7 +130,7 @@ fn no_answer(error: anyhow::Error) -> NoAnswer {
 impl Why {
     pub(super) fn run(&self) -> ExitCode {
         let answer = self.answer().unwrap_or_else(|(status, error)| Explanation::failed(status, text(&error)));
-        let mut out = std::io::stdout().lock();
+        let mut out = stdout();
         let result = if self.json {
             json::write(&mut out, &answer)
         } else if answer.lookups.is_empty() && answer.databases.is_empty() && answer.causes.is_empty() {

@@ -289,6 +289,11 @@ fn the_output_does_not_change_an_answer() {
         for (output, code) in [(Stdio::from(writer), answer), (Stdio::from(full), unwritten)] {
             let found = place.command(arguments).stdout(output).stderr(Stdio::piped()).output().unwrap();
             assert_eq!(found.status.code(), Some(code), "{arguments:?}: {found:?}");
+            let said = String::from_utf8_lossy(&found.stderr);
+            assert!(
+                code == answer || said.contains("kpackfs: standard output: No space left"),
+                "{arguments:?}: {said}"
+            );
         }
     }
 }

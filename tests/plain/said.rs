@@ -1,7 +1,9 @@
 //! What commands say after success: what was written, where, and what to type next. Each row is a stumble of a user who typed the
 //! first words. Before (49c10d04), nothing was printed.
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -116,7 +118,7 @@ fn success_says_what_was_written_and_what_comes_next() {
         ),
         (
             "kpackfs collect fat --from fat --gpu-targets gfx90a,gfx1030 --shared -o apps.zip",
-            &["kpackfs: wrote 3 pieces to ., ", "apps-common.zip", "next: kpackfs inspect ./apps-gfx1030.zip"],
+            &["kpackfs: wrote 3 pieces to ., ", "apps-common.zip", "next: kpackfs inspect apps-gfx1030.zip"],
         ),
         (
             "kpackfs collect fat --from fat --gpu-targets gfx90a -o app.zip",
@@ -136,6 +138,23 @@ fn success_says_what_was_written_and_what_comes_next() {
 }
 
 /// Before (943a0737), each of these words led to an answer that said less, or to another exit code.
+#[test]
+fn the_next_command_can_be_pasted_with_any_name() {
+    let place = Place::new();
+    let run = |command: &mut Command| {
+        let Output { status, stderr, .. } = command.current_dir(place.0.path()).output().unwrap();
+        let said = String::from_utf8(stderr).unwrap();
+        assert!(status.success(), "{said}");
+        said
+    };
+    for name in [&b"it's\nnew"[..], b"not UTF-8: \xff", "\u{202e}so".as_bytes()] {
+        let output = OsStr::from_bytes(name);
+        let said = run(Command::new(env!("CARGO_BIN_EXE_kpackfs")).args(["split", "fat", "-o"]).arg(output));
+        let next = said.lines().find_map(|line| line.strip_prefix("next: kpackfs ")).unwrap();
+        run(Command::new("bash").args(["-c", &format!("{} {next}", env!("CARGO_BIN_EXE_kpackfs"))]));
+    }
+}
+
 #[test]
 fn the_first_words_of_a_newcomer_lead_on() {
     let place = Place::new();

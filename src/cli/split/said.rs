@@ -1,6 +1,6 @@
 //! What `kpackfs split` says after success.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::super::output_format::OutputFormat;
 use super::{Split, WrittenOutput};
@@ -18,22 +18,20 @@ impl Split {
             OutputFormat::Oci => ("image", "images"),
         };
         let written = WrittenOutput::at(noun, self.output(), places)?.without(not_split);
-        let wheels = written.paths();
-        let output = self.output().to_string_lossy();
-        let inputs: Vec<_> = self.source.paths().iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        let (output, inputs) = (self.output(), self.source.paths());
         // Device parts alone lack what else is in the input.
         let is_whole = is_fat && self.source.artifact_directory().is_none() && !are_device_parts(&self.view);
         let against = if is_whole { &*inputs } else { &[] };
-        let against = against.iter().map(String::as_str);
         let is_joined = self.view.iter().any(|view| view.trim_matches('/') == FAT);
-        let written = match (self.format, &*wheels) {
+        let written = match (self.format, places) {
             // A host wheel and its only device wheel, or a thin wheel.
-            (OutputFormat::Wheel, [_, _]) | (OutputFormat::ThinWheel, [_]) => {
-                written.next(["pip", "install"].into_iter().chain(wheels.iter().map(String::as_str)))
+            (OutputFormat::Wheel, [_, _]) | (OutputFormat::ThinWheel, [_]) => written.next("pip install", places),
+            _ if is_joined => written.next("kpackfs inspect", [output]),
+            _ if against.is_empty() => written.next("kpackfs verify", [output]),
+            _ => {
+                let words = [output, Path::new("--against")].into_iter().chain(against.iter().map(PathBuf::as_path));
+                written.next("kpackfs verify", words)
             }
-            _ if is_joined => written.next(["kpackfs", "inspect", &*output]),
-            _ if against.len() == 0 => written.next(["kpackfs", "verify", &*output]),
-            _ => written.next(["kpackfs", "verify", &*output, "--against"].into_iter().chain(against)),
         };
         self.said.say(&written)
     }
