@@ -54,6 +54,11 @@ pub(crate) fn check(options: &MountOptions) -> Result<MountTarget, MountError> {
     if input.starts_with(&place) {
         return Err(MountError::CoversInput { path: place, input });
     }
+    // So is a file in a directory of the input.
+    let covered = place.starts_with(&input).then(|| place.read_dir().map_err(failed)).transpose()?;
+    if let Some(first) = covered.and_then(|mut entries| entries.find_map(Result::ok)) {
+        return Err(MountError::CoversInput { path: place, input: first.path() });
+    }
     Ok(MountTarget::Directory(place))
 }
 

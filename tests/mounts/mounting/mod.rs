@@ -3,6 +3,7 @@
 //! Every test is a shell script in mount and process namespaces of its own, so that nothing of it remains. In these
 //! namespaces, links to the program cover `/sbin`.
 
+mod below;
 mod confined;
 mod daemon;
 mod installation;
