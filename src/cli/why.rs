@@ -278,6 +278,9 @@ impl Why {
         for problem in &answer.unread {
             writeln!(out, "not read: {}", message(problem))?;
         }
+        for left_out in &answer.left_out {
+            writeln!(out, "note: {}", message(left_out))?;
+        }
         for lookup in answer.lookups.iter().filter(|_| answer.lookups.len() > 1) {
             if let Some(gap) = lookup.gap() {
                 writeln!(out, "note: {}", message(&format!("{} on {}: {gap}", lookup.library, lookup.target)))?;

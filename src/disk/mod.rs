@@ -15,7 +15,7 @@ pub(crate) use cache::{check_cache, create_cache};
 pub(crate) use lock::{Deadline, LockKind, lock_directory, try_lock};
 pub(crate) use mountinfo::{
     KPACKFS, MAX_LINKS, MOUNTINFO, MountEntry, absolute_mount_point, dead_mount, is_dead, list_all_mounts,
-    mount_around, mount_entered, topmost_mount,
+    mount_around, mount_entered, mounts_below, topmost_mount,
 };
 pub(crate) use new_file::{Durability, NewFile, create_private, is_orphaned, parent, sync_directory, sync_filesystem};
 pub(crate) use open::{beside, open, open_listed, open_with, read, read_to_string};

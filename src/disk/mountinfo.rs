@@ -99,6 +99,16 @@ pub(crate) fn mount_entered<'a>(mounts: &'a [MountEntry], path: &Path) -> Option
     None
 }
 
+/// Where kpackfs is mounted below a directory, as paths in it. No mount is asked for anything.
+pub(crate) fn mounts_below(directory: &Path) -> Vec<PathBuf> {
+    let (mounts, real) = (list_all_mounts().unwrap_or_default(), directory.canonicalize().unwrap_or_default());
+    // What another filesystem covers is not there.
+    let is_seen = |mount: &&MountEntry| topmost_mount(&mounts, &mount.mount_point) == Some(*mount);
+    let ours = mounts.iter().filter(|mount| mount.kind == KPACKFS).filter(is_seen);
+    let below = ours.filter_map(|mount| Some(mount.mount_point.strip_prefix(&real).ok()?.to_owned()));
+    below.filter(|path| !path.as_os_str().is_empty()).collect()
+}
+
 /// All mounts that this process can see.
 pub(crate) fn list_all_mounts() -> io::Result<Vec<MountEntry>> {
     let text = read(Path::new(MOUNTINFO), Parser::Text)?;

@@ -85,10 +85,10 @@ impl Inputs {
         inputs
     }
 
-    /// An input, and what is mounted in it.
+    /// An input, and what is mounted in it. A mount of kpackfs is not of it, and nothing is asked of one.
     fn protected(&self, given: &Path, path: PathBuf) -> Vec<ProtectedInput> {
         let real = real(&path, MAX_LINKS);
-        let mounted = self.mounts_at(&real).map(|mount| {
+        let mounted = self.mounts_at(&real).filter(|mount| mount.kind != KPACKFS).map(|mount| {
             let location = DevicePath::new(&mount.device, &mount.root);
             let (given, path) = (given.to_owned(), mount.mount_point.clone());
             ProtectedInput { given, path, leading: location.ancestors().collect(), location }

@@ -57,7 +57,7 @@ impl Place {
 
     /// Its entries, if it is a directory.
     pub(super) fn listing(&self) -> Result<Option<&DirectoryListing>, SourceError> {
-        let read = || DirectoryListing::read(&self.path);
+        let read = || Ok(DirectoryListing::read(&self.path)?.with_mounts());
         self.is_directory.then(|| self.listing.get_or_try_init(read)).transpose()
     }
 

@@ -218,7 +218,7 @@ fn may_be_in_split(entry: &ListedEntry) -> bool {
     let is_view = || RESERVED.contains(&&*name) || name == UNKNOWN || is_set(&name) || BundleKey::is_name(&name);
     let is_known = match entry.kind {
         ListedKind::Directory => is_view(),
-        ListedKind::File | ListedKind::Other => entry.has_extension("whl"),
+        ListedKind::File | ListedKind::Mount | ListedKind::Other => entry.has_extension("whl"),
     };
     name.starts_with('.') || is_known
 }

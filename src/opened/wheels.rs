@@ -99,8 +99,10 @@ pub fn is_unpacked_wheel(directory: &Path) -> Result<bool, SourceError> {
 
 /// A wheel in a tree or an installation, of which it is no part: in its directory, or in `wheels/`.
 pub fn wheel_in_tree(tree: &Path) -> Result<Option<PathBuf>, SourceError> {
-    for place in [tree.to_owned(), tree.join(WHEELS)] {
-        let listing = DirectoryListing::read_if_directory(&place)?;
+    let top = DirectoryListing::read_if_directory(tree)?.with_mounts();
+    let has_below = top.has(WHEELS, ListedKind::Directory);
+    let below = has_below.then(|| DirectoryListing::read(&tree.join(WHEELS))).transpose()?;
+    for listing in std::iter::once(top).chain(below) {
         if let Some(wheel) = listing.files("whl").next() {
             return Ok(Some(wheel));
         }

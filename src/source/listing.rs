@@ -5,6 +5,7 @@ use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 
 use super::SourceError;
+use crate::disk;
 
 /// The entries of a directory, sorted by name.
 #[derive(Debug, Default)]
@@ -33,6 +34,8 @@ pub enum ListedKind {
     Directory,
     /// A regular file.
     File,
+    /// A mount of kpackfs, as far as it is looked for.
+    Mount,
     /// A device, a FIFO or a socket, or a symlink that leads nowhere.
     Other,
 }
@@ -49,6 +52,15 @@ impl DirectoryListing {
         let mut entries = entries.collect::<std::io::Result<Vec<_>>>()?;
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(Self { path: path.to_owned(), entries })
+    }
+
+    /// Marks mounts of kpackfs, so that nothing in them is asked for: the daemon may be stopped.
+    pub(crate) fn with_mounts(mut self) -> Self {
+        let mounts = disk::mounts_below(&self.path);
+        for entry in self.entries.iter_mut().filter(|entry| mounts.iter().any(|mount| *mount == *entry.name)) {
+            entry.kind = ListedKind::Mount;
+        }
+        self
     }
 
     /// Reads a directory if there is one.

@@ -44,9 +44,9 @@ pub(super) fn list(
     let device = root.dev();
     let mut input = Input::empty(InputKind::Tree, location, Attributes::of(&root));
     input.tables.push(ParserMemory::new(Parser::Directories));
-    let files = Arc::default();
+    let (files, mounts) = (Arc::default(), disk::mounts_below(&input.location));
     let mut lister =
-        Lister { input, directories: vec![(EntryPath::root(), device)], files, left_out, resources, denied };
+        Lister { input, directories: vec![(EntryPath::root(), device)], mounts, files, left_out, resources, denied };
     while let Some((directory, device)) = lister.directories.pop() {
         lister.list(&directory, device)?;
     }
@@ -99,6 +99,8 @@ struct Lister<'a> {
     input: Input,
     /// Directories that remain to be listed, each with its device.
     directories: Vec<(EntryPath, u64)>,
+    /// Where kpackfs is mounted in it.
+    mounts: Vec<PathBuf>,
     files: Arc<OpenFiles>,
     left_out: IsLeftOut<'a>,
     resources: &'a Arc<Resources>,
@@ -114,6 +116,12 @@ impl Lister<'_> {
             let Some(found) = self.existing(found, &place)? else { break };
             let path = directory.child(found.file_name().as_bytes());
             let place = self.input.location.join(path.as_path());
+            if self.mounts.iter().any(|mount| mount == path.as_path()) {
+                let place = place.display();
+                let what = "a mount of kpackfs, which is not of the tree around it; name it to look into it";
+                self.input.warnings.push(format!("{place}: left out: {what}"));
+                continue;
+            }
             let Some(metadata) = self.existing(fs::symlink_metadata(&place), &place)? else { continue };
             let Some(kind) = self.kind(&path, &place, &metadata, device)? else { continue };
             let count =

@@ -57,8 +57,9 @@ fn what_a_user_may_not_list_is_refused_or_left_out_with_its_name() {
         let input = Input::open(place.path(), &resources).unwrap();
         let (files, mut denied) = (Arc::new(OpenFiles::new(1)), Vec::new());
         let list = (!is_strict).then_some(&mut denied);
+        let (directories, mounts) = (Vec::new(), Vec::new());
         let mut lister =
-            Lister { input, directories: Vec::new(), files, left_out: None, resources: &resources, denied: list };
+            Lister { input, directories, mounts, files, left_out: None, resources: &resources, denied: list };
         let result = lister.existing::<()>(Err(io::Error::from_raw_os_error(errno)), &place.path().join(path));
         let warnings = lister.input.warnings.join("");
         let denied = denied.iter().map(ToString::to_string).collect::<String>();

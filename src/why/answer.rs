@@ -1,5 +1,7 @@
 //! The answer as data. `docs/json.md` describes it as JSON, and `docs/why-json.md` for tools that build on it.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::cause::Cause;
@@ -25,6 +27,9 @@ pub(crate) struct Explanation {
     pub databases: Vec<DatabaseLookup>,
     /// Files that could not be read, with reasons.
     pub unread: Vec<String>,
+    /// What was not looked at.
+    #[serde(skip)]
+    pub left_out: BTreeSet<String>,
 }
 
 /// The kind of an answer. Each has an exit code of its own.

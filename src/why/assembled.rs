@@ -155,7 +155,7 @@ type LocatedCode = (PathBuf, anyhow::Result<LibraryCode>);
 /// The files with code: libraries, or archives, bundles and code objects if there are no libraries.
 fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &AssemblyQuestion<'_>) -> AssembledFiles {
     let resources = question.resources;
-    let left_out = input.warnings.first().cloned().or_else(|| input.left_by_pip());
+    let left_out = input.warnings.iter().cloned().chain(input.left_by_pip()).collect();
     let mut names = input.entries.iter().filter(|entry| !matches!(entry.kind, EntryKind::Directory));
     let has_wanted = names.any(|entry| (question.is_wanted)(entry.path.as_path()));
     let mut seen = SeenFiles { files: input.files().count(), has_wanted, left_out, ..SeenFiles::default() };

@@ -21,7 +21,7 @@ use crate::text::{NAMED, first_names};
 impl Question {
     /// The answer, with one sentence.
     pub(super) fn conclude(&self, found: FoundLookups) -> Explanation {
-        let FoundLookups { mut lookups, mut databases, causes: others, unread, unknown, optional, .. } = found;
+        let FoundLookups { mut lookups, mut databases, causes: others, unread, unknown, optional, seen, .. } = found;
         fail_without_code(&lookups, &mut databases);
         lead_to_views(&mut lookups, &mut databases);
         let mut causes = Vec::new();
@@ -61,6 +61,7 @@ impl Question {
             lookups,
             databases,
             unread,
+            left_out: seen.left_out,
         }
     }
 
@@ -72,8 +73,7 @@ impl Question {
         let called = self.binary.as_ref().map(|name| format!(", and only those called {name} are wanted"));
         let is_remote = self.paths.iter().any(|path| is_url(path));
         let remote = if is_remote { "; what no wrapper leads to was not searched for on the server" } else { "" };
-        let left_out =
-            seen.left_out.as_ref().map(|left_out| format!("; not looked at: {left_out}")).unwrap_or_default();
+        let left_out = seen.left_out.first().map(|left_out| format!("; not looked at: {left_out}")).unwrap_or_default();
         let reason = match &self.binary {
             Some(name) if !seen.has_wanted => {
                 let reason = format!("no file in {paths} is called so: {files}, {binaries}{left_out}");

@@ -38,8 +38,8 @@ pub(crate) struct SeenFiles {
     pub(super) binaries: usize,
     /// Whether one of them has the name that was asked for.
     pub(super) has_wanted: bool,
-    /// The first that could not be listed.
-    pub(super) left_out: Option<String>,
+    /// What could not be listed, or is not of what was named.
+    pub(super) left_out: BTreeSet<String>,
 }
 
 impl SeenFiles {
@@ -47,7 +47,7 @@ impl SeenFiles {
         self.files += other.files;
         self.binaries += other.binaries;
         self.has_wanted |= other.has_wanted;
-        self.left_out = self.left_out.take().or(other.left_out);
+        self.left_out.extend(other.left_out);
     }
 
     pub(super) fn add_file(&mut self, is_binary: bool) {

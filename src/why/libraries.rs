@@ -102,7 +102,7 @@ impl FoundFiles {
         }
         let (input, denied) = Input::survey(place, resources)?;
         let root = root_of(place);
-        let left_out = input.warnings.first().cloned().or_else(|| input.left_by_pip());
+        let left_out = input.warnings.iter().cloned().chain(input.left_by_pip()).collect();
         self.seen.add(SeenFiles { left_out, ..SeenFiles::default() });
         for entry in input.entries {
             let (path, name) = (place.join(entry.path.as_path()), name.join(entry.path.as_path()));

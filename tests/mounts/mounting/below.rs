@@ -2,6 +2,26 @@
 
 use super::sandbox::Sandbox;
 
+/// The daemon is stopped, so that whatever is asked of the mount waits.
+#[test]
+fn a_mount_in_a_tree_is_left_out_and_not_asked() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        asked() { timeout 300 kpackfs "$@" >"$D/said" 2>&1; echo "$? $(grep -c "$IN/mnt: left out: a mount of kpackfs" "$D/said")"; }
+        mkdir "$IN/mnt"; kpackfs mount "$IN" "$IN/mnt"; pid=$(daemon); stop $pid
+        asked inspect "$IN" --require gfx90a
+        asked why "$IN" --target gfx90a
+        asked verify "$IN"
+        asked split "$IN" -o "$D/out"
+        ls "$D/out/host"
+        asked mount "$IN" "$M"
+        kpackfs umount "$M"; kill -CONT $pid; kpackfs umount "$IN/mnt"
+        "#,
+    );
+    assert_eq!(text, "0 1\n0 1\n2 1\n0 1\nplain.so\n0 1\n");
+}
+
 #[test]
 fn a_directory_with_files_of_the_input_is_not_mounted_on() {
     let Some(sandbox) = Sandbox::new() else { return };
