@@ -6,6 +6,7 @@
 
 mod error;
 mod form;
+mod inner;
 mod inputs;
 mod mounted;
 mod packed;
@@ -18,6 +19,7 @@ mod wheels;
 
 pub use error::{NotUnderstood, is_not_understood};
 pub use form::{FORMS, FormRow, Named, NamedPath, recognise, recognise_all, recognise_all_unproved};
+pub(crate) use inner::InnerSplits;
 pub use inputs::{
     OpenedInputs, OpenedResult, check_elsewhere, is_statement, open, open_all, open_apart, split_of_parts,
     statements_in,

@@ -17,7 +17,6 @@ mod distributions;
 mod error;
 mod fat;
 mod group;
-mod inner;
 mod input;
 mod installed;
 mod linked;

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::devices;
-use super::inner::InnerSplits;
 use super::installed::{DataDirectories, follow_links_to_caches};
 use super::linked::{LinkedDirectories, dangling, normal};
 use super::report::{Finding, Findings, Tools};
@@ -17,7 +16,7 @@ use crate::gpu::{BundleKey, GpuSet};
 use crate::join;
 use crate::loader::is_archive;
 use crate::memory::{Parser, WholeFile};
-use crate::opened::{LocatedStatement, Site, is_apart};
+use crate::opened::{InnerSplits, LocatedStatement, Site, is_apart};
 use crate::resources::Resources;
 use crate::rope::{Content, ReadError};
 use crate::source::{EntryKind, EntryPath, Input, InputKind, Origins, SourceError, open_file};

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::{code_object, fixture, program, put_in as put, succeeds, torch_wheel};
+use crate::common::{code_object, copy_all, fixture, program, put_in as put, succeeds, torch_wheel};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -649,4 +649,24 @@ fn damaged_archives_of_a_split_are_not_missing_code() {
     let (code, said) = crate::common::ran(place.path(), &["why", "split", "--target", "gfx90a"]);
     assert!(code == Some(1) && said.contains("neither an AMDGPU ELF file nor SPIR-V"), "{code:?} {said}");
     assert_eq!(crate::common::ran(place.path(), &["inspect", "split", "--require", "gfx90a"]).0, Some(1));
+}
+
+/// Its parts are not where they are installed. A tree over which parts were installed is judged.
+#[test]
+fn a_split_in_a_tree_is_not_judged_with_it() {
+    let place = tempfile::tempdir().unwrap();
+    let (tree, out) = (place.path().join("tree"), place.path().join("tree/out"));
+    put(&tree, "lib/plain.so", &fixture("plain.so"));
+    succeeds(program().args(["split", "-o"]).arg(place.path().join("split")).arg(&tree));
+    copy_all(place.path().join("split"), &out);
+    let found = coverage(place.path(), &["tree", "--require", "gfx90a"], 0);
+    let reason = format!("a split is not judged with the tree around it; name {} to judge it", out.display());
+    assert_eq!(found["not_judged"], json!([{ "path": "out", "reason": reason }]));
+    assert_eq!(found["unreachable"], json!([]));
+    let installed = tree.join("opt");
+    copy_all(out.join("host"), &installed);
+    copy_all(out.join("gfx1030/."), &installed);
+    copy_all(out.join(".kpackfs"), installed.join(".kpackfs"));
+    let found = coverage(place.path(), &["tree", "--require", "gfx90a"], 1);
+    assert_eq!(failures(&found), [["library", "opt/lib/plain.so", "gfx90a"]]);
 }
