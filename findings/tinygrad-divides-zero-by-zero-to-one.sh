@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# tinygrad 0.14.0 (PyPI), on its device that needs no compiler (PYTHON). The rules are applied before code for a device is made, of any kind.
+# tinygrad 0.14.0 (PyPI), on its device that needs no compiler (PYTHON), the only one that this was run on.
 # Expected: floats as numpy computes them, which is what its tests compare with: 0 / 0 is NaN, and half() rounds.
 # Seen: x / x is 1 for 0, infinity and NaN, x * 0 and x - x are 0 for them, and x + 1e8 - 1e8 is x: a graph of floats is simplified as one of real
-# numbers. half() and float() together are left out, so 70000 stays 70000, and what overflows on a device whose buffers are halves is not seen.
+# numbers. half() and float() together are left out, so 70000 stays 70000.
 # The maximum of an array passes by NaN, relu makes 0 of NaN and maximum(0) keeps it. So a model with a NaN or an overflow computes on.
 . "$(dirname "$0")/common.sh"
 recorded <<'END'
