@@ -3,8 +3,8 @@
 # Expected: a file that was read and is written without a change, with a RUNPATH or without symbols, is relocated as before. What lief does not
 # know, it copies, or it refuses to write.
 # Seen: lief knows no relocations of AMDGPU. It says so on standard error when it reads, and writes the type of each as 0x7ffffff in place of
-# R_AMDGPU_RELATIVE64, with success and the same size. A loader has no rule for that type, so the code object does not load, or its pointer
-# stays 0. Code objects without pointers in their variables have no relocations, so a test with a simple kernel passes.
+# R_AMDGPU_RELATIVE64, with success. A loader has no rule for that type. Code objects without pointers in their variables have no relocations,
+# so a test with a simple kernel passes.
 . "$(dirname "$0")/common.sh"
 recorded <<'END'
 x86-64: R_X86_64_64
