@@ -75,9 +75,14 @@ fn is_other_root(directory: &Path) -> bool {
     directory.parent().is_some() && has(&"usr") && ["etc/os-release", "usr/lib/os-release"].iter().any(has)
 }
 
-/// The root of the operating system that a path is in, or else the path, which may be an unpacked root.
+/// The root of an operating system that a path is in, if it is known to be one.
+fn other_root_of(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|it| is_other_root(it))
+}
+
+/// The same, or else the path, which may be an unpacked root.
 pub(crate) fn root_of(path: &Path) -> &Path {
-    path.ancestors().find(|it| is_other_root(it)).unwrap_or(path)
+    other_root_of(path).unwrap_or(path)
 }
 
 /// Where a process finds an absolute path on the disk whose root may be `root`: there, as far as [`resolve`] finds it so, or else
@@ -176,11 +181,11 @@ fn on_disk(link: &EntryPath, location: &Path) -> Option<EntryPath> {
 pub(super) fn real_path(directory: &Path, link: &EntryPath) -> Option<PathBuf> {
     #[cfg(test)]
     tests::LOOKUPS.set(tests::LOOKUPS.get() + 1);
-    let (path, root) = (directory.join(link.as_path()), root_of(directory));
-    let place = match is_other_root(root) {
-        true if root == directory => None,
-        true => in_root(&path, root),
-        false => Some(path),
+    let path = directory.join(link.as_path());
+    let place = match other_root_of(directory) {
+        Some(root) if root == directory => None,
+        Some(root) => in_root(&path, root),
+        None => Some(path),
     };
     place?.canonicalize().ok()
 }
