@@ -100,6 +100,11 @@ fn remove_device(it: &Place) {
     fs::remove_dir_all(it.at("work").join(SITE).join(format!("{DEVICE}.dist-info"))).unwrap();
 }
 
+fn let_uv_find_wheels(it: &Place) {
+    let configuration = format!("find-links = [\"{}\"]\n", it.at("wheels").display());
+    it.put("home/uv/uv.toml", configuration.as_bytes());
+}
+
 fn fat_wheel(it: &Place) {
     let script = "import shutil; shutil.make_archive('fat', 'zip', 'fat')";
     succeeds(Command::new("python3").args(["-c", script]).current_dir(it.0.path()));
@@ -411,8 +416,7 @@ const WITH_COMMAND: &[Remedied] = &[
         |it| {
             remove_device(it);
             fs::rename(it.at("work").join(SITE), it.at("work/target")).unwrap();
-            let configuration = format!("find-links = [\"{}\"]\n", it.at("wheels").display());
-            it.put("home/uv/uv.toml", configuration.as_bytes());
+            let_uv_find_wheels(it);
         },
         "gfx1030 work/target",
         "package-missing",
@@ -426,8 +430,7 @@ const WITH_COMMAND: &[Remedied] = &[
                 it.put(&format!("work/{SITE}/{name}.dist-info/INSTALLER"), b"uv\n");
             }
             it.put(&format!("work/{SITE}/demo/.kpack/demo_gfx1030.kpack"), b"KPAK");
-            let configuration = format!("find-links = [\"{}\"]\n", it.at("wheels").display());
-            it.put("home/uv/uv.toml", configuration.as_bytes());
+            let_uv_find_wheels(it);
         },
         "gfx1030 work",
         "archive-damaged",
@@ -445,8 +448,7 @@ const WITH_COMMAND: &[Remedied] = &[
             fs::rename(site.join("demo/lib/plain.so"), cache.join("demo/lib/plain.so")).unwrap();
             symlink(cache.join("demo/lib/plain.so"), site.join("demo/lib/plain.so")).unwrap();
             it.put(&format!("work/{SITE}/demo-1.0.dist-info/INSTALLER"), b"uv\n");
-            let configuration = format!("find-links = [\"{}\"]\n", it.at("wheels").display());
-            it.put("home/uv/uv.toml", configuration.as_bytes());
+            let_uv_find_wheels(it);
         },
         "gfx1030 work",
         "package-missing",
