@@ -86,6 +86,13 @@ pub(crate) struct DatabaseLookup {
     pub evidence: Trail,
 }
 
+impl DatabaseLookup {
+    /// Whether nothing is there for the GPU, and the library works without it.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.found && self.cause.is_none() && self.not_built.is_none()
+    }
+}
+
 impl Explanation {
     /// The answer if there is no GPU, for one cause.
     pub(super) fn without_gpu(cause: Cause) -> Self {

@@ -100,6 +100,9 @@ impl FoundLookups {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        !self.has_library && self.databases.is_empty() && self.causes.is_empty() && self.unread.is_empty()
+        !self.has_library
+            && self.databases.iter().all(DatabaseLookup::is_empty)
+            && self.causes.is_empty()
+            && self.unread.is_empty()
     }
 }

@@ -732,6 +732,20 @@ fn the_command_for_a_damage_repairs_it() {
     }
 }
 
+/// Debian's package of MIOpen: the library works without files, so that there is nothing to find.
+#[test]
+fn miopen_without_files_has_nothing_for_a_gpu() {
+    let it = Tree { place: tempfile::tempdir().unwrap() };
+    it.put("lib/libMIOpen.so.1", &common::fixture("host-only.so"));
+    for paths in ["gfx90a .", "gfx1030 lib/libMIOpen.so.1"] {
+        let (code, said) = it.why("", paths);
+        assert!(code == Some(4) && said.contains("nothing there has device code"), "{said}");
+    }
+    it.put("lib/librocblas.so.5", &common::fixture("plain.so"));
+    let (code, said) = it.why("", "gfx90a lib/libMIOpen.so.1");
+    assert_eq!(code, Some(4), "{said}");
+}
+
 #[test]
 fn healthy_trees_give_nothing() {
     let healthy: [Healthy; 12] = [

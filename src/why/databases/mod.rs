@@ -104,7 +104,7 @@ impl ExaminedDatabase<'_> {
             lookup
                 .evidence
                 .follows(format!("a release of {} that is not built for this GPU looks the same", self.reader.name));
-            lookup.not_built = Some(cause);
+            lookup.not_built = (!self.reader.is_optional).then_some(cause);
         } else {
             lookup.found = severity == Severity::Remark;
             lookup.remark = Some(cause);
