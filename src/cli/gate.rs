@@ -64,10 +64,15 @@ impl RequireOptions {
     }
 
     /// The answer, if GPUs are required.
-    pub(super) fn judge(&self, prepared: &Prepared, code: &[CodeOfFile], locations: &[PathBuf]) -> Option<Coverage> {
+    pub(super) fn judge(
+        &self,
+        prepared: &Prepared,
+        code: &[CodeOfFile],
+        locations: &[PathBuf],
+    ) -> anyhow::Result<Option<Coverage>> {
         let requirement = self.requirement();
-        let judge = || judged(prepared, code, (None, locations), &requirement);
-        self.is_given().then(|| Coverage::of(&requirement, vec![judge()]))
+        let judge = || Ok(Coverage::of(&requirement, vec![judged(prepared, code, (None, locations), &requirement)?]));
+        self.is_given().then(judge).transpose()
     }
 
     /// The answer about several wheels that do not belong together, if GPUs are required. `search` finds their device code.
@@ -83,7 +88,7 @@ impl RequireOptions {
         let wheels = release.wheels.iter().zip(of_each(release, &requirement));
         let of_wheels = wheels.filter(|(_, own)| !own.gpus.is_empty()).map(|(wheel, own)| {
             let (name, code) = (wheel.name()?.to_string(), search(&wheel.prepared));
-            Ok(judged(&wheel.prepared, &code, (Some(&name), &[]), &own))
+            judged(&wheel.prepared, &code, (Some(&name), &[]), &own)
         });
         let covered = of_wheels.collect::<anyhow::Result<_>>()?;
         let distributions = release.wheels.iter().map(|wheel| Ok(wheel.name()?.to_string()));
@@ -100,7 +105,7 @@ impl RequireOptions {
         let requirement = self.requirement();
         let of_components = components.iter().map(|component| {
             let (prepared, code) = examine(component)?;
-            Ok(judged(&prepared, &code, (component.name.as_deref(), &[]), &requirement))
+            judged(&prepared, &code, (component.name.as_deref(), &[]), &requirement)
         });
         Ok(Coverage::of(&requirement, of_components.collect::<anyhow::Result<_>>()?))
     }
@@ -112,9 +117,10 @@ fn judged(
     code: &[CodeOfFile],
     (within, locations): (Option<&str>, &[PathBuf]),
     requirement: &Requirement,
-) -> InputCoverage {
+) -> anyhow::Result<InputCoverage> {
     let Prepared { input, joined, plan, resources, .. } = prepared;
-    InputCoverage::of(&CoverageInput { within, locations, input, joined, plan, code, resources }, requirement)
+    input.check_access()?;
+    Ok(InputCoverage::of(&CoverageInput { within, locations, input, joined, plan, code, resources }, requirement))
 }
 
 /// The GPUs that are required of each of several wheels: of thin wheels of one distribution, a GPU uses that with its code. What

@@ -140,7 +140,7 @@ impl Inspect {
         }
         let limit = self.limits.judge(|| parts_of_input(prepared), measure)?;
         let code = search(prepared);
-        let coverage = self.gate.judge(prepared, &code, &self.source.paths());
+        let coverage = self.gate.judge(prepared, &code, &self.source.paths())?;
         let summaries = Some(CodeSummary::all(&code));
         check_remote(&prepared.resources)?;
         save_index(&prepared.resources);

@@ -44,6 +44,11 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// Whether this user may not read the input.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     /// An I/O error that names the entry it concerns.
     pub fn io(entry: &Arc<str>, source: io::Error) -> Self {
         Self::Io { entry: Arc::clone(entry), source: Arc::new(source) }

@@ -1,8 +1,10 @@
 //! A listed input, and what the list says about its bytes, none of which are read for it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::SourceError;
 use super::entry::{Attributes, Entry, EntryKind};
 use super::host_wheel::HostWheel;
 use super::links::{Resolved, real_path, resolve as resolve_links};
@@ -141,6 +143,18 @@ impl Input {
         (is_directory && self.file.is_none()).then_some(&*self.location)
     }
 
+    /// Fails if this user may not read a library or an archive of a directory. Nothing follows then from what seems to be missing.
+    pub(crate) fn check_access(&self) -> Result<(), SourceError> {
+        let is_wanted = |name: &[u8]| is_named_library(name) || name.ends_with(b".kpack");
+        let is_denied = |content: &Arc<dyn Content>| content.read_at(0, &mut [0]).is_err_and(|error| error.is_denied());
+        let Some(directory) = self.directory() else { return Ok(()) };
+        let Some((path, _)) = self.files().find(|(path, content)| is_wanted(path.name()) && is_denied(content)) else {
+            return Ok(());
+        };
+        let path = directory.join(path.as_path());
+        Err(SourceError::Io { path, source: io::Error::from_raw_os_error(libc::EACCES) })
+    }
+
     /// The wanted symlinks of a directory that lead out of it, each with the real path of what is there. Others are not followed,
     /// which costs calls of the operating system.
     pub(crate) fn links_out(
@@ -165,6 +179,11 @@ impl Input {
         let found = self.entries.binary_search_by(|entry| entry.path.cmp(path)).ok()?;
         self.entries.get(found)
     }
+}
+
+/// Whether a file that cannot be read is a library by its name.
+pub(crate) fn is_named_library(name: &[u8]) -> bool {
+    [&b".so"[..], b".dll", b".pyd"].iter().any(|part| name.windows(part.len()).any(|it| it == *part))
 }
 
 /// The one top-level `*.dist-info` directory that holds METADATA and WHEEL, if there is exactly one.

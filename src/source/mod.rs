@@ -60,6 +60,7 @@ pub use entry::{Attributes, Entry, EntryKind};
 pub use error::SourceError;
 pub use host_wheel::{DeviceWheel, HostWheel, OnePath};
 pub use input::ListedState;
+pub(crate) use input::is_named_library;
 pub use input::{Input, InputKind, Witnesses};
 pub(crate) use installed::Origins;
 pub(crate) use links::{PathStep, Resolved, below, file_of_other_gpu, in_root, resolve as resolve_links, root_of};

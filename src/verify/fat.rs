@@ -228,6 +228,7 @@ impl FatInput {
         let mut fat = self.open(context)?.input;
         let metadata = Metadata::read(&fat).ok();
         check_whole(&self.path, metadata.as_ref())?;
+        fat.check_access()?;
         let joined = join(&mut fat, resources, &Progress::default());
         let path = self.path.display();
         joined.warnings.into_iter().for_each(|warning| findings.note(format!("{path}: {warning}")));

@@ -48,7 +48,7 @@ use crate::metrics::Progress;
 use crate::opened::{NamedPath, check_elsewhere, statements_in};
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::may_be_binary;
+use crate::source::{Input, may_be_binary};
 
 use binary::{CheckedBinaries, ExpectedForms, SplitFiles};
 use choices::Choices;
@@ -114,6 +114,10 @@ pub fn verify(
                 }
             }
         }
+    }
+    if findings.number() > 0 {
+        let parts = inputs.iter().flat_map(VerifyInput::parts).flat_map(|parts| &parts.all);
+        parts.map(|part| &part.input).try_for_each(Input::check_access)?;
     }
     // A binary without device code cannot be verified, but may be named together with others. Of what a mount shows a second time
     // there is no input.

@@ -598,29 +598,82 @@ fn rules_that_the_input_breaks_are_named() {
     assert!(!place.ends(0, &["split", "fat", "-o", "whole"]).contains("broke rules"));
 }
 
-/// The commands run as a user without privileges, so that modes count.
+/// The exit code and the messages of a command that is run as a user without privileges, so that modes count.
+fn as_nobody(place: &Place, arguments: &str) -> (Option<i32>, String) {
+    fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = copied_program(place.0.path());
+    let mut command = Command::new(&program);
+    if rustix::process::geteuid().is_root() {
+        command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
+    }
+    let Output { status, stderr, .. } =
+        command.args(arguments.split(' ')).current_dir(place.0.path()).output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
 #[test]
 fn a_tree_with_a_directory_that_may_not_be_listed_has_no_answer() {
     let place = Place::new();
     place.file("fat/closed/notes", b"text");
-    let set =
-        |path: &str, mode| fs::set_permissions(place.0.path().join(path), fs::Permissions::from_mode(mode)).unwrap();
-    set("", 0o755);
-    set("fat/closed", 0);
-    let program = copied_program(place.0.path());
+    let set = |mode| {
+        let closed = place.0.path().join("fat/closed");
+        fs::set_permissions(closed, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set(0);
     for (code, arguments) in [(1, "inspect fat"), (2, "inspect fat --require gfx90a"), (2, "diff fat fat")] {
-        let mut command = Command::new(&program);
-        if rustix::process::geteuid().is_root() {
-            command = Command::new("setpriv");
-            command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
+        let (status, said) = as_nobody(&place, arguments);
+        assert!(status == Some(code) && said.contains("closed: Permission denied"), "{arguments}: {status:?} {said}");
+    }
+    set(0o755);
+}
+
+/// Nothing is concluded from what a user may not read.
+#[test]
+fn a_file_that_may_not_be_read_is_no_finding() {
+    let place = Place::new();
+    place.ends(0, &["split", "fat", "-o", "out"]);
+    for path in ["fat/lib/libx.so", "out/host/lib/libx.so", "out/gfx90a/.kpack/rocm_gfx90a.kpack"] {
+        let set = |mode| fs::set_permissions(place.0.path().join(path), fs::Permissions::from_mode(mode)).unwrap();
+        set(0);
+        let commands: &[_] = if path.starts_with("fat") {
+            &["inspect fat --require gfx90a", "verify out --against fat"]
+        } else {
+            &["verify out"]
+        };
+        for arguments in commands {
+            let (status, said) = as_nobody(&place, arguments);
+            let denied = format!("/{path}: Permission denied (os error 13)");
+            assert!(status == Some(2) && said.contains(&denied), "{arguments}: {status:?} {said}");
         }
-        let Output { status, stderr, .. } =
-            command.args(arguments.split(' ')).current_dir(place.0.path()).output().unwrap();
-        let said = String::from_utf8_lossy(&stderr);
+        set(0o644);
+        let (status, said) = as_nobody(&place, "verify out --against fat");
+        assert_eq!(status, Some(0), "{said}");
+    }
+    // Other files of the tree change no answer, and hide no finding.
+    place.file("fat/etc/secret", b"");
+    fs::set_permissions(place.0.path().join("fat/etc/secret"), fs::Permissions::from_mode(0o000)).unwrap();
+    assert_eq!(as_nobody(&place, "inspect fat --require gfx90a").0, Some(0));
+    fs::remove_file(place.0.path().join("out/gfx90a/.kpack/rocm_gfx90a.kpack")).unwrap();
+    let (status, said) = as_nobody(&place, "verify out");
+    assert!(status == Some(1), "{said}");
+}
+
+#[test]
+fn a_deleted_working_directory_is_not_there() {
+    let place = Place::new();
+    for arguments in
+        ["inspect .", "split . -o ../out", "why . --target gfx90a", "verify .", "diff . ../fat", "inspect ./x"]
+    {
+        let script = format!("mkdir d; cd d; rmdir ../d; exec \"$KPACKFS\" {arguments}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).current_dir(place.0.path()).env("KPACKFS", env!("CARGO_BIN_EXE_kpackfs"));
+        let Output { status, stderr, .. } = shell.output().unwrap();
+        let said = String::from_utf8(stderr).unwrap();
         assert!(
-            status.code() == Some(code) && said.contains("closed: Permission denied"),
+            status.code() == Some(5) && said.contains(": No such file or directory"),
             "{arguments}: {status} {said}"
         );
     }
-    set("fat/closed", 0o755);
+    assert!(!place.has("out"));
 }
