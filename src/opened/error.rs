@@ -17,6 +17,13 @@ pub enum NotUnderstood {
         mount = mount.display()
     )]
     DeadMount { path: PathBuf, mount: PathBuf },
+    /// It is a mount of which nothing can be read.
+    #[error(
+        "{mount}: the input of this mount has changed since it was mounted: unmount it (`kpackfs umount {mount}`), and mount the \
+         input as it is now",
+        mount = .0.display()
+    )]
+    ChangedMount(PathBuf),
     /// Its form is known, and nothing in it can be read as it is.
     #[error("{path}: {what}: {way}", path = path.display())]
     Packed {

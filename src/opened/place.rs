@@ -1,6 +1,6 @@
 //! A path that the user named, with what is read of it once for all forms.
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use once_cell::unsync::OnceCell;
@@ -46,6 +46,10 @@ impl Place {
             _ => SourceError::Io { path: path.to_owned(), source }.into(),
         })?;
         let is_directory = metadata.is_dir();
+        // The working directory may have been deleted.
+        if is_directory && path.canonicalize().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            return Err(NotUnderstood::NotThere(path.to_owned()).into());
+        }
         if !is_directory && !metadata.is_file() {
             let what = "neither a file nor a directory";
             return Err(SourceError::UnknownKind { path: path.to_owned(), what }.into());

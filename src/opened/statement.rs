@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 
+use super::error::NotUnderstood;
 use crate::gpu::{BundleKey, GpuSet};
 use crate::memory::{Parser, WholeFile};
 use crate::source::{EntryPath, Input, SourceError};
@@ -19,6 +20,13 @@ pub struct LocatedStatement {
     pub path: String,
     /// What it says.
     pub statement: Statement,
+}
+
+/// That the input of the mount around a directory has changed; `None` outside of mounts by kpackfs.
+fn changed_mount(directory: &Path) -> Option<anyhow::Error> {
+    let (mounts, place) = (disk::list_all_mounts().ok()?, here(directory).canonicalize().ok()?);
+    let mount = disk::mount_around(&mounts, &place).filter(|mount| mount.kind == disk::KPACKFS)?;
+    Some(NotUnderstood::ChangedMount(mount.mount_point.clone()).into())
 }
 
 /// The statement in a `*.dist-info` directory; `None` if there is none that can be read.
@@ -50,7 +58,10 @@ impl LocatedStatement {
         if !path.is_file() {
             return Ok(None);
         }
-        let bytes = disk::read(&path, Parser::Statement).map_err(SourceError::at(&path))?;
+        let bytes = disk::read(&path, Parser::Statement).map_err(|error| match error.raw_os_error() {
+            Some(libc::ESTALE) => changed_mount(directory).unwrap_or_else(|| SourceError::at(&path)(error).into()),
+            _ => SourceError::at(&path)(error).into(),
+        })?;
         Self::parse(path.display().to_string(), &bytes).map(Some)
     }
 

@@ -22,6 +22,22 @@ fn a_mount_in_a_tree_is_left_out_and_not_asked() {
     assert_eq!(text, "0 1\n0 1\n2 1\n0 1\nplain.so\n0 1\n");
 }
 
+/// Such a mount has no statement any more.
+#[test]
+fn a_mount_of_an_input_that_has_changed_is_named() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        asked() { kpackfs "$@" >/dev/null 2>"$D/said"; echo "$? $(grep -c "m: the input of this mount has changed .*kpackfs umount" "$D/said")"; }
+        kpackfs mount "$IN" "$M"; printf x >>"$IN/plain.so"
+        asked inspect "$M"; asked why "$M" --target gfx90a; asked verify "$M"; asked diff "$M" "$IN"; asked ls "$M"
+        asked split "$M" -o "$D/out"; asked collect "$D/in/plain.so" --from "$M" --gpu-targets gfx90a -o "$D/out"
+        kpackfs umount "$M"
+        "#,
+    );
+    assert_eq!(text, "5 1\n".repeat(7));
+}
+
 #[test]
 fn a_directory_with_files_of_the_input_is_not_mounted_on() {
     let Some(sandbox) = Sandbox::new() else { return };
