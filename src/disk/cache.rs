@@ -38,7 +38,10 @@ pub(crate) fn check_cache(directory: &Path, accepts_group: bool) -> io::Result<(
 /// Creates the cache directory, with mode 0700. A new or empty one is tagged; in another one, the tag would keep files
 /// of other programs out of backups.
 pub(crate) fn create_cache(directory: &Path) -> io::Result<()> {
-    create_private(directory)?;
+    create_private(directory).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+        _ => error,
+    })?;
     // Another user may have created it since it was checked.
     check_cache(directory, true)?;
     if fs::read_dir(directory)?.next().is_none() {
@@ -80,6 +83,16 @@ mod tests {
             chown(&directory, Some(54_321), None).unwrap();
             assert_eq!(refused(), "it belongs to the user with the ID 54321");
             assert_eq!(create_cache(&directory).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        }
+    }
+
+    #[test]
+    fn a_file_is_no_cache_directory() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("file"), "").unwrap();
+        for path in ["file", "file/below"] {
+            let error = create_cache(&place.path().join(path)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotADirectory, "{path}");
         }
     }
 
