@@ -181,7 +181,8 @@ impl Create {
 
     /// A file as a code object. Other files are skipped, unless they were named.
     fn object(&self, path: &Path, content: Arc<dyn Content>) -> anyhow::Result<Option<CodeObject>> {
-        let object = code_object(path, content, self.target.as_ref());
+        let otherwise = "needs --target; --from-binary takes the code of a fat binary";
+        let object = code_object(path, content, self.target.as_ref(), otherwise);
         match object {
             Err(_) if !self.file.iter().any(|named| named == path) => Ok(None),
             object => object.map(Some),
@@ -206,7 +207,8 @@ pub(super) fn bundle(files: &[PathBuf], output: &Path, replacing: Replacing) -> 
     let resources = Resources::new(0);
     let mut objects = Vec::<CodeObject>::new();
     for path in files {
-        let object = code_object(path, open_file(path, &resources)?, None)?;
+        let otherwise = "has several; `kpackfs kpack unbundle` takes them out of a binary or a bundle";
+        let object = code_object(path, open_file(path, &resources)?, None, otherwise)?;
         if objects.iter().any(|other| other.target == object.target) {
             bail!("{}: there is another code object for {}", path.display(), object.target);
         }
@@ -230,17 +232,19 @@ pub(super) fn bundle(files: &[PathBuf], output: &Path, replacing: Replacing) -> 
     Ok(written.next("kpackfs why --target", [target.as_ref(), output.as_os_str()]))
 }
 
-/// A code object for `target`, or else for the target in its header.
-fn code_object(path: &Path, content: Arc<dyn Content>, target: Option<&TargetId>) -> anyhow::Result<CodeObject> {
+/// A code object for `target`, or else for the target in its header. `otherwise` is what to do if that has none.
+fn code_object(
+    path: &Path,
+    content: Arc<dyn Content>,
+    target: Option<&TargetId>,
+    otherwise: &str,
+) -> anyhow::Result<CodeObject> {
     let header = content.beginning(CODE_HEADER)?;
     let target = match (target, code_target(&header)) {
         (Some(target), _) => target.clone(),
         (None, Some(target)) => target,
         (None, None) => {
-            bail!(
-                "{}: its header names no target; it is no code object, or needs --target; --from-binary takes the code of a fat binary",
-                path.display()
-            )
+            bail!("{}: its header names no target; it is no code object, or {otherwise}", path.display())
         }
     };
     if let Some(problem) = code_problem(&header, &target) {

@@ -192,6 +192,7 @@ fn the_first_words_of_a_newcomer_lead_on() {
         ("cache --help", 0, "Examples:\n  kpackfs cache list"),
         ("kpack x.kpack", 2, "tip: 'kpackfs kpack list FILE' says what is in it"),
         ("kpack create fat/lib/libx.so -o y.kpack", 1, "--from-binary takes the code of a fat binary"),
+        ("kpack bundle fat/lib/libx.so -o y", 1, "`kpackfs kpack unbundle` takes them out of a binary or a bundle"),
         (
             "kpack create --from-binary fat/lib/libx.so --target gfx942 -o y.kpack",
             1,
