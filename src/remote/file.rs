@@ -127,7 +127,7 @@ impl RemoteFile {
                 let block_use = self.parts.get().map_or(BlockUse::Other, |parts| parts.use_of(at));
                 self.blocks.keep(at, bytes, block_use);
             };
-            let read = |answer: &OpenAnswer| answer.read_to(&self.client, number, window::AT_ONCE, take);
+            let read = |answer: &OpenAnswer| answer.read_to(&self.client, number, window::NEAR, take);
             let held = self.answers.read((number, end), || self.blocks.get(number), window, read);
             if let Some(block) = held.map_err(|problem| fail(problem.at(&self.name), &self.resources))?.or(found) {
                 return Ok(block);
