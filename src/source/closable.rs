@@ -144,8 +144,9 @@ impl<M: Openable> Content for Closable<M> {
 
     fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
         match self.opened() {
-            Some(open) => open.peek(buffer),
-            None => self.member.peek(buffer),
+            // It is in memory, or known to be damaged.
+            Some(open) if open.is_nonblocking(0, buffer.len()) => open.peek(buffer),
+            _ => self.member.peek(buffer),
         }
     }
 

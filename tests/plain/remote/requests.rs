@@ -49,6 +49,35 @@ with zipfile.ZipFile(demo) as old, zipfile.ZipFile(wheel, 'w', zipfile.ZIP_DEFLA
     wheel
 }
 
+/// The caches have room for a quarter of these files, each of which is looked at again after the others.
+#[test]
+fn the_beginnings_of_files_come_once_with_little_memory() {
+    let place = tempfile::tempdir().unwrap();
+    let wheel = place.path().join(NAME);
+    let script = r"
+import random, sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as old, zipfile.ZipFile(sys.argv[2], 'w', zipfile.ZIP_DEFLATED) as new:
+    for number in range(200):
+        new.writestr(f'demo/{number}.bin', random.Random(number).randbytes(100_000))
+    for member in old.infolist():
+        if '.dist-info/' in member.filename:
+            new.writestr(member, old.read(member))
+";
+    succeeds(Command::new("python3").args(["-c", script]).args([demo(), &wheel]));
+    let bytes = fs::read(&wheel).unwrap();
+    let expected = said(&inspect(wheel.to_str().unwrap(), &["--json", "--no-cache"]).output().unwrap());
+    let server = Server::start(bytes.clone(), |_| Reply::Right);
+    // More threads than room for what they read ask again.
+    same(
+        &said(&inspect(&server.url(NAME), &["--json", "--memory", "16", "-j", "1"]).output().unwrap()),
+        &expected,
+        "files",
+    );
+    let asked = server.asked();
+    let sent: usize = asked.iter().map(|it| it.sent).sum();
+    assert!(asked.len() <= 8 && sent <= bytes.len() + (1 << 20), "{} requests, {sent} bytes", asked.len());
+}
+
 #[test]
 fn each_byte_of_a_deflated_library_comes_once_whatever_the_memory() {
     let place = tempfile::tempdir().unwrap();
