@@ -4,12 +4,13 @@
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use anyhow::{Context, bail};
 use ureq::http::uri::Authority;
 use ureq::http::{HeaderMap, Method, Request, Response, Uri};
 use ureq::{Agent, Body};
 
 use super::credentials::{AccessKey, credentials, region, variable};
-use super::error::{BucketError, BucketProblem};
+use super::error::{BadAnswer, is_status, pause as pause_after, shown};
 use super::place::BucketPlace;
 use super::signature::{self, Unsigned};
 use crate::remote::{RemoteProblem, agent, busy, pause, proxy_of};
@@ -21,6 +22,8 @@ const MOST_ANSWER: u64 = 64 << 20;
 
 /// The most characters of a code in a message.
 const MOST_CODE: usize = 60;
+
+const NO_ENDPOINT: &str = "AWS_ENDPOINT_URL is not https://HOST or http://HOST, with a port if need be";
 
 /// Codes of answers to credentials that are wrong or have ended (Amazon S3 API Reference, "Error responses").
 const BAD_CREDENTIALS: [&str; 6] = [
@@ -99,31 +102,27 @@ impl BucketAnswer {
     }
 
     /// The entity tag, which stands in XML and in headers later.
-    fn tag(&self) -> Result<String, BucketProblem> {
+    fn tag(&self) -> anyhow::Result<String> {
         let tag = self.header("etag").filter(|tag| !tag.is_empty() && !tag.contains(['<', '>', '&']));
-        tag.map(ToOwned::to_owned).ok_or(BucketProblem::Without("ETag"))
+        tag.map(ToOwned::to_owned).with_context(|| without("ETag"))
     }
 }
 
 impl BucketClient {
     /// A client with the credentials and the endpoint of the environment.
-    pub(super) fn new(place: &BucketPlace, allow_http: bool) -> Result<Self, BucketError> {
-        Self::of_environment(place, allow_http).map_err(|problem| problem.at(place.shown("")))
-    }
-
-    fn of_environment(place: &BucketPlace, allow_http: bool) -> Result<Self, BucketProblem> {
+    pub(super) fn new(place: &BucketPlace, allow_http: bool) -> anyhow::Result<Self> {
         let region = region();
         let named = variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL"));
         let named = named.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
-        let uri: Uri = named.parse().map_err(|_| BucketProblem::NoEndpoint)?;
+        let uri: Uri = named.parse().ok().context(NO_ENDPOINT)?;
         let is_plain = matches!(uri.path(), "" | "/") && uri.query().is_none();
         let host = uri.authority().map(Authority::as_str).filter(|host| is_plain && !host.contains('@'));
         let (Some(host), Some(scheme @ ("https" | "http"))) = (host, uri.scheme_str()) else {
-            return Err(BucketProblem::NoEndpoint);
+            bail!(NO_ENDPOINT);
         };
         let is_secure = scheme == "https";
         if !is_secure && !allow_http {
-            return Err(RemoteProblem::InTheClear.into());
+            return Err(RemoteProblem::in_the_clear().into());
         }
         let (server, host, place) = (format!("{scheme}://{host}"), host.to_owned(), place.clone());
         let (credentials, agent) = (credentials()?, agent(is_secure)?);
@@ -136,22 +135,22 @@ impl BucketClient {
     }
 
     /// What is known of an object; `None` if it is not there.
-    pub(super) fn head(&self, name: &str) -> Result<Option<BucketObject>, BucketProblem> {
+    pub(super) fn head(&self, name: &str) -> anyhow::Result<Option<BucketObject>> {
         let Some(answer) = self.find(&Asked::new(Method::HEAD, name, READ))? else { return Ok(None) };
         let size = answer.header("content-length").and_then(|it| it.parse().ok());
-        let size = size.ok_or(BucketProblem::Without("Content-Length"))?;
+        let size = size.with_context(|| without("Content-Length"))?;
         Ok(Some(BucketObject { size, tag: answer.tag()? }))
     }
 
     /// The bytes of a short object and its entity tag; `None` if it is not there.
-    pub(super) fn read(&self, name: &str) -> Result<Option<(Vec<u8>, String)>, BucketProblem> {
+    pub(super) fn read(&self, name: &str) -> anyhow::Result<Option<(Vec<u8>, String)>> {
         let Some(answer) = self.find(&Asked::new(Method::GET, name, READ))? else { return Ok(None) };
         let tag = answer.tag()?;
         Ok(Some((answer.body, tag)))
     }
 
     /// Writes an object at once. Returns its entity tag.
-    pub(super) fn put(&self, name: &str, body: &[u8], condition: Condition<'_>) -> Result<String, BucketProblem> {
+    pub(super) fn put(&self, name: &str, body: &[u8], condition: Condition<'_>) -> anyhow::Result<String> {
         let mut headers = headers(name);
         match condition {
             Condition::None => {}
@@ -162,21 +161,21 @@ impl BucketClient {
     }
 
     /// Begins an upload in parts. Returns its ID.
-    pub(super) fn begin(&self, name: &str) -> Result<String, BucketProblem> {
+    pub(super) fn begin(&self, name: &str) -> anyhow::Result<String> {
         let asked =
             Asked { headers: headers(name), query: &[("uploads", "")], ..Asked::new(Method::POST, name, WRITE) };
         let answer = self.send(&asked)?;
-        element(&answer.body, "UploadId").ok_or(BucketProblem::Without("UploadId"))
+        element(&answer.body, "UploadId").with_context(|| without("UploadId"))
     }
 
     /// Writes a part of an upload. The first one has the number 1. Returns its entity tag.
-    pub(super) fn put_part(&self, name: &str, id: &str, number: usize, body: &[u8]) -> Result<String, BucketProblem> {
+    pub(super) fn put_part(&self, name: &str, id: &str, number: usize, body: &[u8]) -> anyhow::Result<String> {
         let query = &[("partNumber", &*number.to_string()), ("uploadId", id)];
         self.send(&Asked { query, body, ..Asked::new(Method::PUT, name, WRITE) })?.tag()
     }
 
     /// Makes an object of the parts of an upload, whose entity tags these are.
-    pub(super) fn complete(&self, name: &str, id: &str, tags: &[String]) -> Result<(), BucketProblem> {
+    pub(super) fn complete(&self, name: &str, id: &str, tags: &[String]) -> anyhow::Result<()> {
         let part = |(number, tag)| format!("<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>");
         let parts: String = (1..).zip(tags).map(part).collect();
         let body = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>");
@@ -186,30 +185,30 @@ impl BucketClient {
     }
 
     /// Ends an upload, and removes its parts. It may be no longer there.
-    pub(super) fn abort(&self, name: &str, id: &str) -> Result<(), BucketProblem> {
+    pub(super) fn abort(&self, name: &str, id: &str) -> anyhow::Result<()> {
         self.find(&Asked { query: &[("uploadId", id)], ..Asked::new(Method::DELETE, name, ABORT) }).map(drop)
     }
 
     /// The answer to a request; `None` if what it names is not there.
-    fn find(&self, asked: &Asked<'_>) -> Result<Option<BucketAnswer>, BucketProblem> {
+    fn find(&self, asked: &Asked<'_>) -> anyhow::Result<Option<BucketAnswer>> {
         match self.send(asked) {
-            Err(problem) if problem.is_status(404) => Ok(None),
+            Err(error) if is_status(&error, 404) => Ok(None),
             answer => answer.map(Some),
         }
     }
 
     /// The answer to a request, which is made again while the server is busy.
-    fn send(&self, asked: &Asked<'_>) -> Result<BucketAnswer, BucketProblem> {
+    fn send(&self, asked: &Asked<'_>) -> anyhow::Result<BucketAnswer> {
         let mut tries = 0;
         loop {
             let answer = self.send_once(asked);
-            let Err(problem) = answer else { return answer };
+            let Err(error) = answer else { return answer };
             tries += 1;
-            thread::sleep(problem.pause(tries, self.pause).ok_or(problem)?);
+            thread::sleep(pause_after(&error, tries, self.pause).ok_or(error)?);
         }
     }
 
-    fn send_once(&self, asked: &Asked<'_>) -> Result<BucketAnswer, BucketProblem> {
+    fn send_once(&self, asked: &Asked<'_>) -> anyhow::Result<BucketAnswer> {
         let path = format!("/{}/{}", self.place.bucket, signature::path(&self.place.key(asked.name)));
         let query = signature::query(asked.query);
         let (time, body) = (signature::time(SystemTime::now()), hex(&Sha256::of(asked.body)));
@@ -247,7 +246,7 @@ impl BucketClient {
         self.agent.run(self.agent.configure_request(request).proxy(proxy).build())
     }
 
-    fn check(&self, response: Response<Body>, asked: &Asked<'_>) -> Result<BucketAnswer, BucketProblem> {
+    fn check(&self, response: Response<Body>, asked: &Asked<'_>) -> anyhow::Result<BucketAnswer> {
         let (head, mut body) = response.into_parts();
         let body = if asked.method == Method::HEAD {
             Vec::new()
@@ -259,20 +258,28 @@ impl BucketClient {
         // Making an object of parts takes long, so the status is sent before the result is known.
         let is_failure = asked.method == Method::POST && code.is_some();
         match (status, code.as_deref()) {
-            (200..=299, _) if is_failure => Err(BucketProblem::Answer { status: 500, code }),
+            (200..=299, _) if is_failure => Err(BadAnswer { status: 500, code }.into()),
             (200..=299, _) => Ok(answer),
-            (_, Some("NoSuchBucket")) => Err(BucketProblem::NoBucket(self.server.clone())),
+            (_, Some("NoSuchBucket")) => {
+                bail!("the server {} has no such bucket; create it, or check AWS_ENDPOINT_URL", self.server)
+            }
             (301 | 307 | 308, _) | (_, Some("AuthorizationHeaderMalformed" | "PermanentRedirect")) => {
                 let region = answer.header("x-amz-bucket-region").map(ToOwned::to_owned);
                 let region = region.or_else(|| element(&answer.body, "Region"));
-                Err(BucketProblem::Region(region.filter(|it| is_word(it))))
+                let region = region.filter(|it| is_word(it)).map(|it| format!(", {it}")).unwrap_or_default();
+                bail!("the bucket is in another region{region}; set AWS_REGION")
             }
             (_, Some(known)) if BAD_CREDENTIALS.contains(&known) => {
-                Err(BucketProblem::BadCredentials(code.unwrap_or_default()))
+                bail!(
+                    "the server does not accept the credentials ({known}); check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, \
+                     AWS_SESSION_TOKEN and the clock"
+                )
             }
-            (401 | 403, _) => Err(BucketProblem::Denied { status, code, needs: asked.needs }),
+            (401 | 403, code) => {
+                bail!("the server refuses it ({status}{}); the credentials need {}", shown(code), asked.needs)
+            }
             (429 | 503, _) => Err(busy(status, &answer.headers).into()),
-            _ => Err(BucketProblem::Answer { status, code }),
+            _ => Err(BadAnswer { status, code }.into()),
         }
     }
 }
@@ -289,6 +296,11 @@ fn headers(name: &str) -> Vec<(&'static str, String)> {
     ];
     let kind = kinds.iter().find(|(end, _)| name.ends_with(end)).map_or("application/octet-stream", |(_, kind)| kind);
     vec![("cache-control", "no-cache".to_owned()), ("content-type", kind.to_owned())]
+}
+
+/// What is wrong with an answer.
+fn without(name: &str) -> String {
+    format!("the answer of the server has no {name}; is it a server of S3?")
 }
 
 /// The text of the first element with this name, in an answer in XML. Those that are read here have no markup in them.

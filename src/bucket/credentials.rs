@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use super::error::BucketProblem;
+use anyhow::bail;
+
 use crate::disk;
 use crate::memory::Parser;
 
@@ -22,6 +23,9 @@ const BEFORE_FILES: [&str; 4] = ["role_arn", "AWS_WEB_IDENTITY_TOKEN_FILE", "sso
 const AFTER_FILES: [&str; 3] =
     ["credential_process", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"];
 
+/// The command that exports keys of every kind.
+const EXPORT: &str = "eval \"$(aws configure export-credentials --format env)\"";
+
 /// A variable, unless it is empty.
 pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
@@ -38,7 +42,7 @@ pub(crate) fn credential_files() -> Vec<PathBuf> {
 }
 
 /// The keys.
-pub(super) fn credentials() -> Result<AccessKey, BucketProblem> {
+pub(super) fn credentials() -> anyhow::Result<AccessKey> {
     let (id, secret) = (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY"));
     if let (Some(id), Some(secret)) = (id, secret) {
         return Ok(AccessKey { id, secret, token: variable("AWS_SESSION_TOKEN") });
@@ -50,13 +54,18 @@ pub(super) fn credentials() -> Result<AccessKey, BucketProblem> {
         return Ok(AccessKey { id, secret, token });
     }
     refuse(&AFTER_FILES)?;
-    Err(BucketProblem::NoCredentials)
+    bail!(
+        "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for one with keys in \
+         ~/.aws/credentials; for all other kinds, with AWS CLI 2: {EXPORT}"
+    )
 }
 
 /// Fails if something leads to keys of another kind.
-fn refuse(names: &[&'static str]) -> Result<(), BucketProblem> {
-    let found = names.iter().find(|name| variable(name).or_else(|| of_profile(name)).is_some());
-    found.map_or(Ok(()), |name| Err(BucketProblem::OtherCredentials(name)))
+fn refuse(names: &[&str]) -> anyhow::Result<()> {
+    match names.iter().find(|name| variable(name).or_else(|| of_profile(name)).is_some()) {
+        Some(name) => bail!("{name} leads to temporary keys, which AWS CLI 2 gets; run: {EXPORT}"),
+        None => Ok(()),
+    }
 }
 
 /// The region.

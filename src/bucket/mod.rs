@@ -14,12 +14,12 @@ mod upload;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::{Context, anyhow};
 use client::BucketClient;
 use lock::BucketLock;
 use upload::PartBuffers;
 
 pub(crate) use credentials::credential_files;
-pub use error::{BucketError, BucketProblem};
 pub(crate) use place::{BucketPlace, is_bucket};
 pub(crate) use upload::{BucketFile, FileFate, WrittenFile};
 
@@ -42,8 +42,8 @@ impl Publication {
         last: &str,
         resources: &Resources,
         wait: impl Fn(Duration),
-    ) -> Result<Self, BucketError> {
-        let client = Arc::new(BucketClient::new(place, allow_http)?);
+    ) -> anyhow::Result<Self> {
+        let client = Arc::new(BucketClient::new(place, allow_http).with_context(|| place.shown(""))?);
         let lock = BucketLock::take(&client, resources.session, wait)?;
         let publication = Self { client, lock, buffers: PartBuffers::new(&resources.budget) };
         if force {
@@ -51,20 +51,20 @@ impl Publication {
         }
         let there = match publication.client.head(last) {
             Ok(None) => return Ok(publication),
-            Ok(Some(_)) => BucketProblem::Existing,
-            Err(problem) => problem,
+            Ok(Some(_)) => anyhow!("there already; name another prefix, or replace what is there by --force"),
+            Err(error) => error,
         };
-        let error = there.at(publication.client.shown(last));
+        let error = there.context(publication.client.shown(last));
         publication.end(Err(error))
     }
 
     /// Fails if another run has taken the place over. Call it before the first page.
-    pub(crate) fn check(&self) -> Result<(), BucketError> {
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
         self.lock.change(|_| {})
     }
 
     /// Lets others write there, after uploads that did not succeed were ended.
-    pub(crate) fn end<T, E: From<BucketError>>(self, result: Result<T, E>) -> Result<T, E> {
+    pub(crate) fn end<T>(self, result: anyhow::Result<T>) -> anyhow::Result<T> {
         match result {
             Ok(value) => {
                 self.lock.end()?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::error::{BucketError, BucketProblem};
+use anyhow::bail;
 
 const SCHEME: &str = "s3://";
 
@@ -22,7 +22,7 @@ pub(crate) struct BucketPlace {
 impl BucketPlace {
     /// Reads the name of a place. Characters that servers and tools read in several ways are refused (Amazon S3 User Guide, "Object key
     /// naming guidelines").
-    pub(crate) fn parse(output: &Path) -> Result<Self, BucketError> {
+    pub(crate) fn parse(output: &Path) -> anyhow::Result<Self> {
         let text = output.to_string_lossy();
         let rest = text.strip_prefix(SCHEME).unwrap_or_default();
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
@@ -35,7 +35,9 @@ impl BucketPlace {
         // The names of buckets have 3 to 63 characters, older ones up to 255.
         let is_valid = (3..=255).contains(&bucket.len()) && bucket.chars().all(is_label) && !bucket.starts_with('.');
         if !is_valid || !(prefix.is_empty() || prefix.split('/').all(is_part)) {
-            return Err(BucketProblem::NoName.at(text.into_owned()));
+            bail!(
+                "{text}: it is not the name of a place in a bucket; write s3://BUCKET/PREFIX, with letters, digits and -._~+=@/ in PREFIX"
+            );
         }
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         Ok(Self { bucket: bucket.to_owned(), prefix })

@@ -6,11 +6,12 @@
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use anyhow::{Context, Error, bail};
 use parking_lot::Mutex;
 
 use super::Publication;
 use super::client::Condition;
-use super::error::{BucketError, BucketProblem};
+use super::error::is_status;
 use super::lock::{BucketStatement, WrittenObject};
 use crate::memory::{Budget, Reservation};
 use crate::metrics::{MemoryClass, Progress};
@@ -86,14 +87,14 @@ impl PartBuffers {
 
 impl Publication {
     /// Writes the files that differ from those in the bucket. Returns what became of each, in any order.
-    pub(crate) fn write(&self, files: &[BucketFile], progress: &Progress) -> Result<Vec<WrittenFile>, BucketError> {
+    pub(crate) fn write(&self, files: &[BucketFile], progress: &Progress) -> anyhow::Result<Vec<WrittenFile>> {
         let (queue, written, failed) = (Mutex::new(files.iter()), Mutex::new(Vec::new()), OnceLock::new());
         let work = || {
             let next = || queue.lock().next().filter(|_| failed.get().is_none());
             while let Some(file) = next() {
                 match self.put(file, progress, || failed.get().is_some()) {
                     Ok(file) => written.lock().extend(file),
-                    Err(problem) => drop(failed.set(problem)),
+                    Err(error) => drop(failed.set(error.context(self.client.shown(&file.name)))),
                 }
             }
         };
@@ -101,7 +102,7 @@ impl Publication {
             for _ in files.iter().take(to_usize(self.buffers.number)) {
                 let thread = thread::Builder::new().name("kpackfs-upload".to_owned());
                 if let Err(error) = thread.spawn_scoped(scope, work) {
-                    failed.set(BucketProblem::from(ThreadError(error)).at(self.client.shown(""))).ok();
+                    failed.set(Error::from(ThreadError(error)).context(self.client.shown(""))).ok();
                 }
             }
         });
@@ -114,15 +115,14 @@ impl Publication {
         file: &BucketFile,
         progress: &Progress,
         is_over: impl Fn() -> bool,
-    ) -> Result<Option<WrittenFile>, BucketError> {
+    ) -> anyhow::Result<Option<WrittenFile>> {
         let (name, size, sum) = (file.name.clone(), file.content.size(), FileSum::new(FileDigest::Sha256));
-        let failed = |problem: BucketProblem| problem.at(self.client.shown(&file.name));
         let _named = progress.at(|| file.name.clone());
-        let before = self.client.head(&name).map_err(failed)?;
+        let before = self.client.head(&name)?;
         // As long as an object has the tag with which it was written, it has those bytes.
         let is_known = |it: &WrittenObject| before.as_ref().is_some_and(|now| (now.size, &now.tag) == (size, &it.tag));
         if let Some(known) = self.lock.written(&name).filter(|it| it.size == size && is_known(it)) {
-            let sha256 = sum_of(&sum, &*file.content).map_err(failed)?;
+            let sha256 = sum_of(&sum, &*file.content)?;
             if hex(&sha256) == known.sha256 {
                 progress.advance(size);
                 return Ok(Some(WrittenFile { name, size, sha256, fate: FileFate::There }));
@@ -135,22 +135,22 @@ impl Publication {
             progress.advance(step.len() as u64);
             is_over()
         };
-        let Some(tags) = self.send(file, upload.as_deref(), take).map_err(failed)? else { return Ok(None) };
+        let Some(tags) = self.send(file, upload.as_deref(), take)? else { return Ok(None) };
         passing.finish();
-        let sha256 = sum_of(&sum, &*file.content).map_err(failed)?;
+        let sha256 = sum_of(&sum, &*file.content)?;
         let completed = match &upload {
             Some(id) => self.client.complete(&name, id, &tags),
             None => Ok(()),
         };
-        let now = self.client.head(&name).map_err(failed)?;
+        let now = self.client.head(&name)?;
         match completed {
             // A request that was repeated may have been carried out the first time.
-            Err(problem) if problem.is_status(404) && now != before => {}
-            completed => completed.map_err(failed)?,
+            Err(error) if is_status(&error, 404) && now != before => {}
+            completed => completed?,
         }
         let fate = match now.filter(|now| now.size == size) {
             None if file.is_of_directory() => FileFate::LeftOut,
-            None => return Err(failed(BucketProblem::NotKept)),
+            None => bail!("the store has taken it, and does not have it now; run the command again"),
             Some(now) => {
                 self.note(&name, WrittenObject { size, sha256: hex(&sha256), tag: now.tag }, upload.as_deref())?;
                 FileFate::Written
@@ -160,12 +160,12 @@ impl Publication {
     }
 
     /// Begins an upload in parts. Without parts, an upload that is not in the statement takes no room. Returns its ID.
-    fn begin_parts(&self, BucketFile { name, content }: &BucketFile) -> Result<String, BucketError> {
-        let failed = |problem: BucketProblem| problem.at(self.client.shown(name));
+    fn begin_parts(&self, BucketFile { name, content }: &BucketFile) -> anyhow::Result<String> {
         if content.size().div_ceil(self.buffers.part) > MOST_PARTS {
-            return Err(failed(BucketProblem::TooLarge { part: self.buffers.part }));
+            let part = self.buffers.part;
+            bail!("it needs more than 10,000 parts of {part} bytes, which are in memory; give more --memory");
         }
-        let id = self.client.begin(name).map_err(failed)?;
+        let id = self.client.begin(name)?;
         self.lock.change(|statement| drop(statement.uploads.insert(id.clone(), name.clone())))?;
         Ok(id)
     }
@@ -176,7 +176,7 @@ impl Publication {
         BucketFile { name, content }: &BucketFile,
         upload: Option<&str>,
         mut take: impl FnMut(&[u8]) -> bool,
-    ) -> Result<Option<Vec<String>>, BucketProblem> {
+    ) -> anyhow::Result<Option<Vec<String>>> {
         let (mut reader, mut left) = (content.reader(0), content.size());
         let (mut tags, mut bytes) = (Vec::new(), Vec::new());
         while tags.is_empty() || left > 0 {
@@ -197,7 +197,7 @@ impl Publication {
     }
 
     /// Notes a file that the bucket has, and that its upload is no longer there.
-    fn note(&self, name: &str, written: WrittenObject, upload: Option<&str>) -> Result<(), BucketError> {
+    fn note(&self, name: &str, written: WrittenObject, upload: Option<&str>) -> anyhow::Result<()> {
         let note = |statement: &mut BucketStatement| drop(statement.files.insert(name.to_owned(), written));
         match upload {
             None => {
@@ -213,6 +213,6 @@ impl Publication {
 }
 
 /// A digest as SHA-256.
-fn sum_of(sum: &FileSum, content: &dyn Content) -> Result<[u8; 32], BucketProblem> {
-    sum.of(content)?.first_chunk().copied().ok_or(BucketProblem::NotKept)
+fn sum_of(sum: &FileSum, content: &dyn Content) -> anyhow::Result<[u8; 32]> {
+    sum.of(content)?.first_chunk().copied().context("no SHA-256")
 }

@@ -111,7 +111,7 @@ impl RemoteOptions {
     /// How URLs among these inputs are read. Fails if bytes would travel in the clear without being allowed to.
     pub(super) fn access<'a>(self, inputs: impl IntoIterator<Item = &'a PathBuf>) -> anyhow::Result<UrlAccess> {
         match inputs.into_iter().find(|input| !self.allow_http && is_insecure(input)) {
-            Some(in_the_clear) => Err(RemoteProblem::InTheClear.at(in_the_clear).into()),
+            Some(in_the_clear) => Err(RemoteProblem::in_the_clear().at(in_the_clear).into()),
             None => Ok(if self.download { UrlAccess::Whole } else { UrlAccess::Ranges }),
         }
     }

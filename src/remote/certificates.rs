@@ -33,5 +33,11 @@ pub(super) fn read() -> Result<Vec<Certificate<'static>>, RemoteProblem> {
     let text = fs::read(&file).unwrap_or_default();
     let certificate = |item| if let Ok(PemItem::Certificate(it)) = item { Some(it) } else { None };
     let found: Vec<_> = parse_pem(&text).filter_map(certificate).collect();
-    if found.is_empty() { Err(RemoteProblem::NoCertificates(file.display().to_string())) } else { Ok(found) }
+    if found.is_empty() {
+        let file = file.display();
+        return Err(RemoteProblem::of(format!(
+            "{file}: no certificates are read from it; install ca-certificates, or name a file in SSL_CERT_FILE"
+        )));
+    }
+    Ok(found)
 }

@@ -108,7 +108,7 @@ impl RangeClient {
         let response = loop {
             let mut response = self.request(asked, &place)?;
             let Some(next) = redirect(&response, &place).filter(|_| found.is_none()) else { break response };
-            left = left.checked_sub(1).ok_or(RemoteProblem::Redirects)?;
+            left = left.checked_sub(1).ok_or_else(|| RemoteProblem::of("it is redirected again and again"))?;
             place = next?;
             // Its connection is free again if nothing is left of it.
             response.body_mut().with_config().limit(BLOCK).read_to_vec().ok();
@@ -145,7 +145,8 @@ fn redirect(response: &Response<Body>, place: &Uri) -> Option<Result<Uri, Remote
     let is_redirect = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = response.headers().get("location").filter(|_| is_redirect)?;
     let next = location.to_str().ok().and_then(|location| url::redirected(place, location));
-    Some(next.ok_or(RemoteProblem::LostRedirect))
+    let lost = "the server redirects to what is no URL; name the place of the file itself";
+    Some(next.ok_or(RemoteProblem::of(lost)))
 }
 
 /// Whether a server that answers so may have ranges, but none that count from the end of the file, or only of files that

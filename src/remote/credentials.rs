@@ -15,6 +15,9 @@ use crate::memory::Parser;
 /// The variable with a token (RFC 6750).
 const TOKEN: &str = "KPACKFS_TOKEN";
 
+const BAD_TOKEN: &str =
+    "KPACKFS_TOKEN has a line break, or a character that is not ASCII, and is not sent; set it to the token alone";
+
 /// The files that may have them.
 pub(crate) fn files() -> Vec<PathBuf> {
     let named = std::env::var_os("NETRC").map(PathBuf::from);
@@ -32,7 +35,7 @@ impl Credentials {
         if let Some(token) = std::env::var_os(TOKEN).filter(|token| !is_blank(token)) {
             // Others cannot be in a header.
             let token = token.to_str().map(str::trim).filter(|token| token.bytes().all(|it| matches!(it, b' '..=b'~')));
-            return token.map(|token| Some(Self(format!("Bearer {token}")))).ok_or(RemoteProblem::Token);
+            return token.map(|token| Some(Self(format!("Bearer {token}")))).ok_or(RemoteProblem::of(BAD_TOKEN));
         }
         let text = files().iter().find_map(|file| disk::read_to_string(file, Parser::Text).ok());
         let found = text.and_then(|text| of_host(&text, named.host()?));

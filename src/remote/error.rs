@@ -1,5 +1,6 @@
 //! Why a file on a server is not read.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,33 +23,6 @@ pub struct RemoteError {
 /// A problem with a server or with its answers.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RemoteProblem {
-    /// It cannot be parsed.
-    #[error("it is not the URL of a file")]
-    NoUrl,
-    /// The command does not read URLs, or not with other inputs.
-    #[error(
-        "wheels on servers are read by `verify`, and one at a time by `inspect` and `why`; download it: curl -LO {0}"
-    )]
-    NotTaken(String),
-    /// Its bytes would travel without TLS.
-    #[error("others on the way can read and change what http carries; name the https URL, or give --allow-http")]
-    InTheClear,
-    /// The URL has a user name and a password.
-    #[error("a user name and a password in a URL are seen by all users of this machine; write them to ~/.netrc")]
-    Password,
-    /// The variable has what HTTP cannot send.
-    #[error(
-        "KPACKFS_TOKEN has a line break, or a character that is not ASCII, and is not sent; set it to the token alone"
-    )]
-    Token,
-    /// The proxy wants credentials.
-    #[error(
-        "the proxy refuses it (407): it reads a user name and a password in its own URL, as in https_proxy=http://USER:PASSWORD@HOST"
-    )]
-    ProxyDenied,
-    /// The file has no bytes.
-    #[error("it has 0 bytes on the server; publish it again")]
-    Empty,
     /// There is nothing at the URL.
     #[error("the server has no such file ({0})")]
     NotThere(u16),
@@ -62,17 +36,6 @@ pub enum RemoteProblem {
         "the server does not answer requests for ranges; give --download to read all of it, or download it: curl -LO {0}"
     )]
     NoRanges(String),
-    /// It sends whole files only, and this one has no room in memory.
-    #[error(
-        "the server does not answer requests for ranges, and its {size} bytes are more than half of --memory; \
-         give more, or download it: curl -LO {name}"
-    )]
-    TooLarge {
-        /// The bytes of the file.
-        size: u64,
-        /// The URL.
-        name: String,
-    },
     /// Other bytes were sent than those that were asked for.
     #[error("the server was asked for the {asked} and answered {answer:?}; download the file")]
     OtherRange {
@@ -81,11 +44,6 @@ pub enum RemoteProblem {
         /// What its answer says.
         answer: String,
     },
-    /// The server compresses the bytes.
-    #[error(
-        "the server sends it with content-encoding {0:?}, which was refused (accept-encoding: identity); download the file"
-    )]
-    Encoded(String),
     /// The connection ends too early, again and again.
     #[error("the server closed the connection before the end of an answer; try again")]
     Closed,
@@ -103,38 +61,15 @@ pub enum RemoteProblem {
     /// Another answer than that of a file server.
     #[error("the server answers {0}; try again, or download the file")]
     Status(u16),
-    /// Redirects do not end.
-    #[error("it is redirected again and again")]
-    Redirects,
-    /// A redirect leads to what is no URL.
-    #[error("the server redirects to what is no URL; name the place of the file itself")]
-    LostRedirect,
-    /// A redirect leads to HTTP without TLS.
-    #[error("the server redirects from https to http, which is refused")]
-    Insecure,
     /// There is no answer in time.
     #[error("the server does not answer in time ({0}); try again")]
     Late(String),
     /// There is no connection.
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
-    /// The server does not prove who it is.
-    #[error(
-        "the server's certificate is not accepted: {0}; SSL_CERT_FILE names a file with those of a private authority"
-    )]
-    Certificate(String),
-    /// Its certificate is that of an authority, or vouches for itself.
-    #[error(
-        "the server's certificate is one of an authority, such as one that signed itself, and is not accepted even if it is \
-         trusted; have an authority sign one for the server, and name the authority's in SSL_CERT_FILE"
-    )]
-    SelfSigned,
-    /// What answers speaks no TLS.
-    #[error("the server speaks no TLS at this port ({0}); name another port, or the http URL with --allow-http")]
-    NoTls(String),
-    /// No certificates of authorities are there.
-    #[error("{0}: no certificates are read from it; install ca-certificates, or name a file in SSL_CERT_FILE")]
-    NoCertificates(String),
+    /// What no other request changes.
+    #[error("{0}")]
+    Final(Cow<'static, str>),
 }
 
 /// How often a request is made that gets no further.
@@ -160,9 +95,23 @@ impl RemoteProblem {
         matches!(self, Self::Denied(_) | Self::NotThere(_) | Self::Status(300..=499))
     }
 
+    /// A problem that no other request changes.
+    pub(crate) fn of(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Final(text.into())
+    }
+
     /// The error of a command that does not read it.
     pub(crate) fn not_taken(url: &Path) -> RemoteError {
-        Self::NotTaken(name_of(url)).at(url)
+        let name = name_of(url);
+        Self::of(format!(
+            "wheels on servers are read by `verify`, and one at a time by `inspect` and `why`; download it: curl -LO {name}"
+        ))
+        .at(url)
+    }
+
+    /// Its bytes would travel without TLS.
+    pub(crate) fn in_the_clear() -> Self {
+        Self::of("others on the way can read and change what http carries; name the https URL, or give --allow-http")
     }
 
     /// The error with the name of the file.
@@ -180,11 +129,11 @@ impl From<Error> for RemoteProblem {
     fn from(error: Error) -> Self {
         let reason = match error {
             Error::Timeout(phase) => return Self::Late(format!("{phase:?}")),
-            Error::TooManyRedirects => return Self::Redirects,
-            Error::BadUri(_) | Error::Http(_) | Error::RedirectFailed => return Self::LostRedirect,
-            Error::RequireHttpsOnly(_) => return Self::Insecure,
+            Error::RequireHttpsOnly(_) => {
+                return Self::of("the server redirects from https to http, which is refused");
+            }
             Error::Rustls(error) => return of_tls(&error),
-            Error::Tls(error) => return Self::Certificate(error.to_owned()),
+            Error::Tls(error) => return of_certificate(error),
             Error::Io(error) => return error.into(),
             Error::HostNotFound => "its name is not known",
             Error::InvalidProxyUrl => "the URL of a proxy is not understood",
@@ -222,14 +171,29 @@ fn of_tls(error: &rustls::Error) -> RemoteProblem {
         rustls::Error::InvalidCertificate(CertificateError::Other(other))
             if other.to_string() == "CaUsedAsEndEntity" =>
         {
-            RemoteProblem::SelfSigned
+            RemoteProblem::of(
+                "the server's certificate is one of an authority, such as one that signed itself, and is not accepted even if it is \
+                 trusted; have an authority sign one for the server, and name the authority's in SSL_CERT_FILE",
+            )
         }
-        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-            RemoteProblem::NoTls("no record of it".to_owned())
-        }
-        rustls::Error::InvalidCertificate(_) => RemoteProblem::Certificate(error.to_string()),
-        other => RemoteProblem::NoTls(other.to_string()),
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => of_no_tls("no record of it"),
+        rustls::Error::InvalidCertificate(_) => of_certificate(&error.to_string()),
+        other => of_no_tls(&other.to_string()),
     }
+}
+
+/// The server does not prove who it is.
+fn of_certificate(reason: &str) -> RemoteProblem {
+    RemoteProblem::of(format!(
+        "the server's certificate is not accepted: {reason}; SSL_CERT_FILE names a file with those of a private authority"
+    ))
+}
+
+/// What answers speaks no TLS.
+fn of_no_tls(reason: &str) -> RemoteProblem {
+    RemoteProblem::of(format!(
+        "the server speaks no TLS at this port ({reason}); name another port, or the http URL with --allow-http"
+    ))
 }
 
 /// Fails for good: what follows is not asked for.

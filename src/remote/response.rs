@@ -138,7 +138,10 @@ impl RangeAnswer {
         let (head, body) = response.into_parts();
         let headers = &head.headers;
         if let Some(encoding) = text(headers, "content-encoding").filter(|it| it != "identity") {
-            return Err(RemoteProblem::Encoded(encoding));
+            let refused = "which was refused (accept-encoding: identity); download the file";
+            return Err(RemoteProblem::of(format!(
+                "the server sends it with content-encoding {encoding:?}, {refused}"
+            )));
         }
         let (range, total) = match head.status {
             StatusCode::PARTIAL_CONTENT => {
@@ -156,7 +159,10 @@ impl RangeAnswer {
                 if let AskedRange::Whole(most) = asked
                     && total > *most
                 {
-                    return Err(RemoteProblem::TooLarge { size: total, name: name.to_owned() });
+                    return Err(RemoteProblem::of(format!(
+                        "the server does not answer requests for ranges, and its {total} bytes are more than half of --memory; \
+                         give more, or download it: curl -LO {name}"
+                    )));
                 }
                 (0..total, total)
             }
@@ -173,13 +179,17 @@ impl RangeAnswer {
 
 fn refusal(status: StatusCode, headers: &HeaderMap, is_known: bool) -> RemoteProblem {
     match status.as_u16() {
-        407 => RemoteProblem::ProxyDenied,
+        407 => RemoteProblem::of(
+            "the proxy refuses it (407): it reads a user name and a password in its own URL, as in https_proxy=http://USER:PASSWORD@HOST",
+        ),
         401 | 403 => RemoteProblem::Denied(status.as_u16()),
         404 | 410 => RemoteProblem::NotThere(status.as_u16()),
         412 => RemoteProblem::Changed,
         // The range was one of the file.
         416 if is_known => RemoteProblem::Changed,
-        416 if text(headers, "content-range").is_some_and(|it| it.ends_with(" */0")) => RemoteProblem::Empty,
+        416 if text(headers, "content-range").is_some_and(|it| it.ends_with(" */0")) => {
+            RemoteProblem::of("it has 0 bytes on the server; publish it again")
+        }
         status @ (429 | 503) => busy(status, headers),
         status => RemoteProblem::Status(status),
     }

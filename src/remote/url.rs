@@ -16,6 +16,8 @@ static WHOLE: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
 const HTTPS: &str = "https://";
 const HTTP: &str = "http://";
 
+const NO_URL: &str = "it is not the URL of a file";
+
 /// Whether an input is a URL.
 pub(crate) fn is_url(input: &Path) -> bool {
     begins(input, HTTPS) || begins(input, HTTP)
@@ -55,11 +57,13 @@ pub(crate) fn without_secrets(input: PathBuf) -> PathBuf {
 pub(super) fn of_name(name: &Path) -> Result<Uri, RemoteProblem> {
     let whole = WHOLE.lock().get(name).cloned();
     let text = whole.as_deref().or(name.to_str()).unwrap_or_default();
-    let uri: Uri = text.parse().map_err(|_| RemoteProblem::NoUrl)?;
+    let uri: Uri = text.parse().map_err(|_| RemoteProblem::of(NO_URL))?;
     match uri.authority() {
-        Some(authority) if authority.as_str().contains('@') => Err(RemoteProblem::Password),
+        Some(authority) if authority.as_str().contains('@') => Err(RemoteProblem::of(
+            "a user name and a password in a URL are seen by all users of this machine; write them to ~/.netrc",
+        )),
         Some(authority) if !authority.host().is_empty() => Ok(uri),
-        _ => Err(RemoteProblem::NoUrl),
+        _ => Err(RemoteProblem::of(NO_URL)),
     }
 }
 
@@ -81,7 +85,6 @@ mod tests {
     use std::path::Path;
 
     use super::{is_insecure, is_url, of_name, redirected, server_of, without_secrets};
-    use crate::remote::RemoteProblem;
 
     #[test]
     fn names_have_no_secrets_and_lead_to_the_whole_url() {
@@ -101,7 +104,8 @@ mod tests {
             assert_eq!(of_name(&found).ok().map(|uri| uri.to_string()).as_deref(), whole, "{given}");
             assert!(is_url(&found) && is_insecure(&found) == given.starts_with("http:"));
         }
-        assert!(matches!(of_name(&without_secrets("https://u:secret@h/y.whl".into())), Err(RemoteProblem::Password)));
+        let refused = of_name(&without_secrets("https://u:secret@h/y.whl".into())).unwrap_err().to_string();
+        assert!(refused.contains("~/.netrc") && !refused.contains("secret"), "{refused}");
         for other in ["a.whl", "s3://b/x.whl", "oci:x", "https:x", "ftp://h/x", "h\u{20ac}ttp://x"] {
             assert!(!is_url(&without_secrets(other.into())), "{other}");
         }
