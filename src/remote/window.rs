@@ -150,8 +150,11 @@ impl WindowFacts<'_> {
         let first = wanted.start / BLOCK;
         let found = self.parts.and_then(|parts| parts.at(wanted.start));
         let end = found.map_or(self.size, |(_, part)| part.end.min(self.size)).div_ceil(BLOCK).max(first + 1);
-        if let Some((start, _)) = found.filter(|(_, part)| part.is_group && part.ask()) {
-            // With the end of what is before it, where an archive has its table of contents.
+        if let Some((start, part)) = found.filter(|(_, part)| part.is_group && part.ask()) {
+            let next = self.parts.and_then(|parts| parts.at(part.end)).map(|(_, next)| next);
+            let whole = next.filter(|next| next.access == MemberAccess::Whole && next.ask());
+            let end = whole.map_or(end, |next| next.end.min(self.size).div_ceil(BLOCK));
+            // With the end of what is before it, where an archive has its table of contents, and with the binary behind it.
             return self.missing(start / BLOCK / NEAR * NEAR, first, end);
         }
         let most = self.most / BLOCK;
@@ -223,6 +226,7 @@ mod tests {
     fn a_large_member_costs_a_block_or_few_requests() {
         let members = |access| Some(vec![(SMALL / 2, Pieces), (100 * MIB, access)]);
         assert_eq!(requests(100 * MIB, members(Pieces), [SMALL / 2]), [(8, 9)]);
+        assert_eq!(requests(100 * MIB, members(Whole), [SMALL / 4, SMALL / 2, 50 * MIB]).len(), 1);
         for (access, most) in [(Pieces, 100 / 8 + 6), (Sections, 100 / 8 + 4), (Whole, 1)] {
             let read = requests(100 * MIB, members(access), (SMALL / 2..100 * MIB).step_by(4096));
             assert!(read.len() as u64 <= most, "{read:?}");

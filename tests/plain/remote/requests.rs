@@ -40,6 +40,7 @@ made = bytearray(library + random.Random(1).randbytes(12 << 20))
 made += bytes(-len(made) % 8)
 struct.pack_into('<Q', made, 0x28, len(made))
 with zipfile.ZipFile(demo) as old, zipfile.ZipFile(wheel, 'w', zipfile.ZIP_DEFLATED) as new:
+    new.writestr('demo/__init__.py', '# Small files are before large ones.\n' * 9)
     new.writestr('demo/libx.so', bytes(made) + library[at:at + size * count])
     for member in old.infolist():
         if '.dist-info/' in member.filename:
@@ -96,7 +97,8 @@ fn each_byte_of_a_deflated_library_comes_once_whatever_the_memory() {
         let (found, asked) = ask(behaviour, memory);
         same(&found, &expected, memory);
         let sent: usize = asked.iter().map(|it| it.sent).sum();
-        assert!(asked.len() <= 3 && sent <= bytes.len() + (1 << 20), "{} requests, {sent} bytes", asked.len());
+        // Its end, and all before it.
+        assert!(asked.len() <= 2 && sent <= bytes.len() + (1 << 20), "{} requests, {sent} bytes", asked.len());
     }
     // Its answer is read while it is inflated, and goes on where it breaks off.
     let (found, asked) = ask(|it| if it.number == 0 { Reply::Right } else { Reply::Cut(3_000_000) }, "16");
