@@ -24,9 +24,8 @@ pub(super) const NEAR: u64 = 32;
 /// A block is read with up to so many between it and one that is there: reading these takes no longer than another request.
 const REACH: u64 = 64;
 
-/// A reader that has read some bytes in order will read this multiple of them; fewer of a binary that is stored, in which it skips code.
-const GROWTH: u64 = 4;
-const GROWTH_OF_STORED: u64 = 2;
+/// A reader that has read some bytes in order will read this multiple of them.
+const GROWTH: u64 = 2;
 
 /// Bytes at the beginning and at the end of a binary that have its tables, deflated.
 const TABLES: u64 = 1 << 20;
@@ -150,42 +149,49 @@ impl WindowFacts<'_> {
         let first = wanted.start / BLOCK;
         let found = self.parts.and_then(|parts| parts.at(wanted.start));
         let end = found.map_or(self.size, |(_, part)| part.end.min(self.size)).div_ceil(BLOCK).max(first + 1);
+        let access = found.map(|(_, part)| part.access);
         if let Some((start, part)) = found.filter(|(_, part)| part.is_group && part.ask()) {
             let next = self.parts.and_then(|parts| parts.at(part.end)).map(|(_, next)| next);
             let whole = next.filter(|next| next.access == MemberAccess::Whole && next.ask());
             let end = whole.map_or(end, |next| next.end.min(self.size).div_ceil(BLOCK));
             // With the end of what is before it, where an archive has its table of contents, and with the binary behind it.
-            return self.missing(start / BLOCK / NEAR * NEAR, first, end);
+            return self.missing(access, start / BLOCK / NEAR * NEAR..end, first);
         }
         let most = self.most / BLOCK;
-        let access = found.map(|(_, part)| part.access);
-        let growth = if access == Some(MemberAccess::Sections) { GROWTH_OF_STORED } else { GROWTH };
         // Bundles in a library that is stored, and lengths in front of code objects, are near each other.
         let reach = if access == Some(MemberAccess::Whole) { 1 } else { REACH };
         let before = (first.saturating_sub(reach)..first).rev().find(|block| (self.is_there)(*block));
-        let in_order = (0..before.unwrap_or(0)).rev().take(to_usize(most / growth));
+        let in_order = (0..before.unwrap_or(0)).rev().take(to_usize(most / GROWTH));
         let in_order = in_order.take_while(|block| (self.is_there)(*block)).count() as u64;
         let read = before.map_or(0, |before| first - before + in_order);
         let asked = wanted.end.div_ceil(BLOCK) - first;
-        // The directory is read to its end, which is near that of the file.
-        let is_directory = self.parts.is_none() && end - first <= most;
         let is_begun = |start: u64| read > 0 || first == start / BLOCK;
         let length = match found {
             // Once. What is not kept of it is in pieces.
             Some((start, part)) if part.access == MemberAccess::Whole && is_begun(start) && part.ask() => end - first,
-            _ if is_directory => most,
-            _ => asked.max(read * growth).clamp(1, most),
+            // The directory is read to its end, which is near that of the file.
+            None if end - first <= most => most,
+            _ => asked.max(read * GROWTH).clamp(1, most),
         };
         // Tables at the end of a binary come with those at the beginning of the next one.
         let near = if access == Some(MemberAccess::Sections) { NEAR.min(most) } else { 1 };
         let start = first / near * near;
-        self.missing(start, first, end.min(first + length).max(start + near).min(self.size.div_ceil(BLOCK)))
+        let end = end.min(first + length).max(start + near).min(self.size.div_ceil(BLOCK));
+        self.missing(access, start..end, first)
     }
 
-    /// The blocks around `wanted`, up to those that are there.
-    fn missing(&self, start: u64, wanted: u64, end: u64) -> Range<u64> {
-        let before = (start..wanted).rev().take_while(|block| !(self.is_there)(*block)).count() as u64;
-        wanted - before..(wanted + 1..end).find(|block| (self.is_there)(*block)).unwrap_or(end)
+    /// The blocks around `wanted`, up to those that are there. Of small members some are read again, for those behind them that are missing.
+    fn missing(&self, access: Option<MemberAccess>, window: Range<u64>, wanted: u64) -> Range<u64> {
+        let before = (window.start..wanted).rev().take_while(|block| !(self.is_there)(*block)).count() as u64;
+        let reach = if access == Some(MemberAccess::Pieces) { REACH } else { 1 };
+        let mut last = wanted;
+        for block in (wanted..window.end).filter(|block| !(self.is_there)(*block)) {
+            if block - last > reach {
+                break;
+            }
+            last = block;
+        }
+        wanted - before..last + 1
     }
 }
 
@@ -195,7 +201,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::MemberAccess::{self, Pieces, Sections, Whole};
-    use super::{BLOCK, BlockUse, FileParts, NEAR, SMALL, WindowFacts, most};
+    use super::{BLOCK, BlockUse, FileParts, NEAR, SMALL, WindowFacts, most, to_usize};
 
     /// The requests for a file of this size when these bytes are read in order.
     fn requests(
@@ -203,16 +209,26 @@ mod tests {
         members: Option<Vec<(u64, MemberAccess)>>,
         reads: impl IntoIterator<Item = u64>,
     ) -> Vec<(u64, u64)> {
+        requests_for_rest([], size, members, reads)
+    }
+
+    /// The same if some blocks are there.
+    fn requests_for_rest(
+        kept: impl IntoIterator<Item = u64>,
+        size: u64,
+        members: Option<Vec<(u64, MemberAccess)>>,
+        reads: impl IntoIterator<Item = u64>,
+    ) -> Vec<(u64, u64)> {
         let most = most(128 << 20);
         let parts = members.map(|members| FileParts::of_members(members, most));
-        let there = RefCell::new(BTreeSet::new());
+        let there = RefCell::new(BTreeSet::from_iter(kept));
         let is_there = |block: u64| there.borrow().contains(&block);
         let facts = WindowFacts { size, parts: parts.as_ref(), most, is_there: &is_there };
         let mut made = Vec::new();
         for offset in reads {
             if !is_there(offset / BLOCK) {
                 let blocks = facts.blocks(&(offset..offset + 1));
-                assert!(blocks.contains(&(offset / BLOCK)) && blocks.clone().all(|block| !is_there(block)));
+                assert!(blocks.contains(&(offset / BLOCK)) && !is_there(blocks.start) && !is_there(blocks.end - 1));
                 made.push((blocks.start, blocks.end));
                 there.borrow_mut().extend(blocks);
             }
@@ -227,7 +243,7 @@ mod tests {
         let members = |access| Some(vec![(SMALL / 2, Pieces), (100 * MIB, access)]);
         assert_eq!(requests(100 * MIB, members(Pieces), [SMALL / 2]), [(8, 9)]);
         assert_eq!(requests(100 * MIB, members(Whole), [SMALL / 4, SMALL / 2, 50 * MIB]).len(), 1);
-        for (access, most) in [(Pieces, 100 / 8 + 6), (Sections, 100 / 8 + 4), (Whole, 1)] {
+        for (access, most) in [(Pieces, 100 / 8 + 7), (Sections, 100 / 8 + 4), (Whole, 1)] {
             let read = requests(100 * MIB, members(access), (SMALL / 2..100 * MIB).step_by(4096));
             assert!(read.len() as u64 <= most, "{read:?}");
             assert_eq!(read.last().unwrap().1, 100 * MIB / BLOCK);
@@ -277,10 +293,21 @@ mod tests {
             |access, step| requests(100 * MIB, Some(vec![(100 * MIB, access)]), (0..100 * MIB).step_by(step)).len();
         for step in [20_000, 100_000, 250_000, 1_000_000] {
             for access in [Pieces, Sections] {
-                assert!(read(access, step) <= 100 / 8 + 6, "{access:?} {step}: {}", read(access, step));
+                assert!(read(access, step) <= 100 / 8 + 7, "{access:?} {step}: {}", read(access, step));
             }
         }
         assert_eq!(read(Pieces, 2 << 20), 50);
+    }
+
+    #[test]
+    fn what_is_missing_between_blocks_that_are_there_is_read_together() {
+        let kept = (0..100 * MIB / BLOCK).step_by(2);
+        let parts = || Some(vec![(100 * MIB, Pieces)]);
+        let read = requests_for_rest(kept, 100 * MIB, parts(), (0..100 * MIB).step_by(to_usize(BLOCK)));
+        assert!(read.len() <= 100 / 8 + 7, "{read:?}");
+        // Much that is there is not read again.
+        let kept = (0..MIB / BLOCK * 4).filter(|block| block % 100 != 5);
+        assert_eq!(requests_for_rest(kept, 4 * MIB, parts(), [5 * BLOCK, 105 * BLOCK]), [(5, 6), (105, 106)]);
     }
 
     #[test]
