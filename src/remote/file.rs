@@ -133,14 +133,11 @@ impl RemoteFile {
     }
 }
 
-/// Bytes that are kept of a member: a block of tar, by which archives are told from other files.
-const HEAD: usize = 512;
-
-/// The same of an ELF file, in which the program headers of a code object are, too.
+/// Bytes that are kept of a member: the program headers of a code object are in them, and a block of tar.
 const BEGINNING: u64 = 1024;
 
 /// They take at most the budget divided by this: those of the 4,600 members of a wheel of torch have room in `--memory 64`.
-const PART: u64 = 16;
+const PART: u64 = 8;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -168,10 +165,6 @@ impl MemberHeads {
             return read(buffer);
         }
         take(&head, buffer);
-        // Of other files, no more than a block is asked for.
-        if !head.starts_with(b"\x7fELF") {
-            head.truncate(HEAD);
-        }
         self.0.put(member, head.into());
         Ok(())
     }
