@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{NAME, ask, command, demo, inspect, local, said, same};
+use super::{NAME, ask, demo, inspect, local, said, same, say_of, says_as_of};
 use crate::common::server::{Reply, Server};
 use crate::common::{program, succeeds};
 
@@ -49,21 +49,12 @@ fn why_and_verify_say_of_a_wheel_on_a_server_what_they_say_of_a_file() {
         (demo(), vec!["verify", split.path().to_str().unwrap(), "--json", "--against", "FILE"], 0),
     ] {
         let server = Server::start(fs::read(file).unwrap(), |_| Reply::Right);
-        let say = |input: &str| {
-            let words: Vec<_> = options.iter().map(|word| if *word == "FILE" { input } else { word }).collect();
-            let (code, out, err) = said(&command(&words).output().unwrap());
-            (code, out.replace(input, "FILE"), err.replace(input, "FILE"))
-        };
-        let found = say(&server.url(NAME));
-        assert_eq!(found.0, Some(code), "{options:?}: {} {}", found.1, found.2);
-        same(&found, &say(file.to_str().unwrap()), &format!("{options:?}"));
+        says_as_of(file, &server.url(NAME), &options, code);
         let dies =
             Server::start(fs::read(file).unwrap(), |it| if it.number == 0 { Reply::Right } else { Reply::Close });
-        let words: Vec<_> = options.iter().map(|word| word.replace("FILE", &dies.url(NAME))).collect();
-        let words: Vec<_> = words.iter().map(String::as_str).collect();
-        let (code, out, err) = said(&command(&words).output().unwrap());
+        let (code, out, err) = say_of(&dies.url(NAME), &options);
         let text = format!("{out}{err}");
-        assert!(code == Some(5) && text.contains("before the end of an answer"), "{words:?}: {code:?} {text}");
+        assert!(code == Some(5) && text.contains("before the end of an answer"), "{options:?}: {code:?} {text}");
     }
 }
 

@@ -6,7 +6,7 @@ mod faults;
 mod requests;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
@@ -80,4 +80,19 @@ fn local(options: &[&str]) -> Answer {
 #[track_caller]
 fn same(found: &Answer, expected: &Answer, what: &str) {
     assert!(found == expected, "{what}: {:?} {} instead of {:?} {}", found.0, found.2, expected.0, expected.2);
+}
+
+/// The answer to a question about `FILE`, which is at `input`.
+fn say_of(input: &str, question: &[&str]) -> Answer {
+    let words: Vec<_> = question.iter().map(|word| if *word == "FILE" { input } else { word }).collect();
+    let (code, out, err) = said(&command(&words).output().unwrap());
+    (code, out.replace(input, "FILE"), err.replace(input, "FILE"))
+}
+
+/// Compares the answer about a wheel on a server with that about the file.
+#[track_caller]
+fn says_as_of(file: &Path, url: &str, question: &[&str], code: i32) {
+    let found = say_of(url, question);
+    assert_eq!(found.0, Some(code), "{question:?}: {} {}", found.1, found.2);
+    same(&found, &say_of(file.to_str().unwrap(), question), &format!("{question:?}"));
 }

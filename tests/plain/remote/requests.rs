@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{NAME, command, demo, inspect, said, same};
+use super::{NAME, demo, inspect, said, same, says_as_of};
 use crate::common::server::{Asked, Reply, Server};
 use crate::common::{program, succeeds};
 
@@ -162,14 +162,7 @@ fn a_device_wheel_takes_few_requests() {
         (&["why", "FILE", "--json", "--target", "gfx90a"], 0, 4, bytes.len()),
     ] {
         let server = Server::start(bytes.clone(), |_| Reply::Right);
-        let say = |input: &str| {
-            let words: Vec<_> = question.iter().map(|word| if *word == "FILE" { input } else { word }).collect();
-            let (code, out, err) = said(&command(&words).output().unwrap());
-            (code, out.replace(input, "FILE"), err.replace(input, "FILE"))
-        };
-        let found = say(&server.url("demo_gfx90a-1.0-py3-none-any.whl"));
-        assert_eq!(found.0, Some(code), "{question:?}: {} {}", found.1, found.2);
-        same(&found, &say(wheel.to_str().unwrap()), &format!("{question:?}"));
+        says_as_of(&wheel, &server.url("demo_gfx90a-1.0-py3-none-any.whl"), question, code);
         let asked = server.asked();
         let sent: usize = asked.iter().map(|it| it.sent).sum();
         assert!(asked.len() <= requests && sent <= most, "{question:?}: {} requests, {sent} bytes", asked.len());
