@@ -23,6 +23,15 @@ fn gfx1030_of(trees: &Trees, place: &str) -> Vec<(String, Vec<u8>)> {
     names.map(with_code).collect()
 }
 
+/// Gives code in an archive another name as well.
+fn add_name(archive: &Path, name: &str, another: &str) {
+    let bytes = fs::read(archive).unwrap();
+    let mut toc = Archive::open(bytes.as_slice()).unwrap().toc().unwrap();
+    toc.toc.insert(another.to_owned(), toc.toc[name].clone());
+    let offset = usize::try_from(u64::from_le_bytes(bytes[8..16].try_into().unwrap())).unwrap();
+    fs::write(archive, [&bytes[..offset], &toc.encode()].concat()).unwrap();
+}
+
 /// The warning that code for gfx1030 is in no binary.
 fn not_joined(keys: &str) -> String {
     format!(
@@ -49,13 +58,7 @@ fn what_no_binary_asks_for_stays_in_its_archive() {
 #[test]
 fn what_a_split_binary_does_not_ask_for_stays_in_its_archive() {
     let trees = Trees::new(&options());
-    let path = trees.at("installed/.kpack/rocm_gfx1030.kpack");
-    let bytes = fs::read(&path).unwrap();
-    let mut toc = Archive::open(bytes.as_slice()).unwrap().toc().unwrap();
-    let code = toc.toc["lib/plain.so#1"].clone();
-    toc.toc.insert("lib/plain.so#7".to_owned(), code);
-    let offset = usize::try_from(u64::from_le_bytes(bytes[8..16].try_into().unwrap())).unwrap();
-    fs::write(&path, [&bytes[..offset], &toc.encode()].concat()).unwrap();
+    add_name(&trees.at("installed/.kpack/rocm_gfx1030.kpack"), "lib/plain.so#1", "lib/plain.so#7");
     let split = Opened::new(&trees.at("installed"));
     let plan = split.plan();
     write(&split, &plan, &trees.at("again"));
@@ -73,13 +76,7 @@ fn what_a_split_binary_does_not_ask_for_stays_in_its_archive() {
 fn specific_code_comes_first_in_joined_bundles() {
     let trees = Trees::new(&options());
     // A wrapper with code for any gfx90a gets code for one mode.
-    let path = trees.at("installed/.kpack/rocm_gfx90a:xnack-.kpack");
-    let bytes = fs::read(&path).unwrap();
-    let mut toc = Archive::open(bytes.as_slice()).unwrap().toc().unwrap();
-    let code = toc.toc["lib/features.so#0"].clone();
-    toc.toc.insert("lib/features.so#1".to_owned(), code);
-    let offset = usize::try_from(u64::from_le_bytes(bytes[8..16].try_into().unwrap())).unwrap();
-    fs::write(&path, [&bytes[..offset], &toc.encode()].concat()).unwrap();
+    add_name(&trees.at("installed/.kpack/rocm_gfx90a:xnack-.kpack"), "lib/features.so#0", "lib/features.so#1");
     let split = Opened::new(&trees.at("installed"));
     assert_eq!(split.joined.warnings, Vec::<String>::new());
     let entry = split.input.entry(&EntryPath::new(b"lib/features.so").unwrap()).unwrap();

@@ -33,7 +33,7 @@ use crate::common::{copy_all, files_below, sha256};
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
 
 /// Fixtures that stay fat, and files that are not fixtures.
-const LEFT_OUT: [&str; 5] = ["README.md", "expected.json", "extra-pointer.so", "object.o", "src"];
+pub(crate) const LEFT_OUT: [&str; 5] = ["README.md", "expected.json", "extra-pointer.so", "object.o", "src"];
 
 /// For each wrapper, the digests of the code objects by target.
 type Code = Vec<BTreeMap<String, String>>;
@@ -125,8 +125,13 @@ fn same(found: &All, expected: &All) {
 
 /// Writes the host and device parts.
 fn write(opened: &Opened, plan: &Plan, out: &Path) {
-    let tree = view::lay_out(&opened.input, plan, None, &[]).unwrap();
-    let names = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str));
+    write_views(&opened.input, plan, &[], out);
+}
+
+/// Writes the host and device parts, and other views.
+pub(crate) fn write_views(input: &Input, plan: &Plan, others: &[&str], out: &Path) {
+    let tree = view::lay_out(input, plan, None, &[]).unwrap();
+    let names = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str)).chain(others.iter().copied());
     let views: Vec<_> = names.map(|name| EntryPath::new(name.as_bytes()).unwrap()).collect();
     let views: Vec<_> = views.into_iter().map(|view| (view.clone(), out.join(view.as_path()))).collect();
     export::write(&tree, &views, &Progress::default()).unwrap();
@@ -168,9 +173,7 @@ fn files(root: &Path) -> BTreeMap<String, Vec<u8>> {
 
 /// The names of the files that differ.
 fn differences(one: &Path, other: &Path) -> Vec<String> {
-    let (one, other) = (files(one), files(other));
-    let names: std::collections::BTreeSet<_> = one.keys().chain(other.keys()).collect();
-    names.into_iter().filter(|name| one.get(*name) != other.get(*name)).cloned().collect()
+    wheels::differing(&files(one), &files(other))
 }
 
 #[test]
@@ -186,14 +189,18 @@ fn joined_binaries_have_the_code_of_the_fat_ones() {
     }
 }
 
+/// Compares the split of a split with that.
+fn check_again(split: &Opened, trees: &Trees) {
+    let plan = split.plan();
+    write(split, &plan, &trees.at("again"));
+    assert_eq!(plan.warnings, Vec::<String>::new());
+    assert_eq!(differences(&trees.at("out"), &trees.at("again")), Vec::<String>::new());
+}
+
 #[test]
 fn the_split_of_a_split_is_itself() {
     let trees = Trees::new(&options());
-    let split = Opened::new(&trees.at("installed"));
-    let plan = split.plan();
-    write(&split, &plan, &trees.at("again"));
-    assert_eq!(plan.warnings, Vec::<String>::new());
-    assert_eq!(differences(&trees.at("out"), &trees.at("again")), Vec::<String>::new());
+    check_again(&Opened::new(&trees.at("installed")), &trees);
 }
 
 #[test]
@@ -232,10 +239,7 @@ fn a_mixed_tree_gets_one_set_of_archives() {
     }
     let mixed = Opened::new(&trees.at("installed"));
     same(&mixed.code(), &expected());
-    let plan = mixed.plan();
-    write(&mixed, &plan, &trees.at("again"));
-    assert_eq!(plan.warnings, Vec::<String>::new());
-    assert_eq!(differences(&trees.at("out"), &trees.at("again")), Vec::<String>::new());
+    check_again(&mixed, &trees);
 }
 
 #[test]

@@ -9,10 +9,10 @@ use kpackfs::verify::{Check, Finding, Rule, VerifyOptions};
 use tempfile::TempDir;
 
 use crate::common::put;
-use crate::verify::installations::{DATABASE, fat, installed, wheel, wheels};
+use crate::verify::installations::{DATABASE, fat, installed, two_splits, wheel, wheels};
 use crate::verify::nothing::is_nothing;
 use crate::verify::splits::{copy, verify};
-use crate::verify::wheels::{split, unpacked};
+use crate::verify::wheels::split;
 
 fn against(site: &Path, fat: &Path) -> Vec<Finding> {
     verify(&[site.to_owned()], Some(fat), &VerifyOptions::default()).findings
@@ -52,12 +52,7 @@ fn thin_site_of(fat: &Path) -> TempDir {
 
 #[test]
 fn other_distributions_may_have_code_for_further_gpus() {
-    let fats = ["fat", "other"].map(|name| {
-        let fat = tempfile::tempdir().unwrap();
-        unpacked(fat.path(), name, "1.0");
-        fat
-    });
-    let outs = fats.each_ref().map(|fat| wheels(fat.path(), &[]));
+    let (fats, outs) = two_splits();
     let further = wheel(&outs[1], "amd_other_device_gfx1030-");
     let site =
         installed(&[of_gpu(&outs[0], "fat", "gfx90a"), of_gpu(&outs[1], "other", "gfx90a"), vec![further]].concat());

@@ -400,14 +400,20 @@ fn dependency(directory: &Path) {
     zip.finish().unwrap();
 }
 
-#[test]
-fn several_splits_in_one_place() {
+/// Two fat wheels, unpacked, and the wheels of each.
+pub(crate) fn two_splits() -> ([TempDir; 2], [TempDir; 2]) {
     let fats = ["fat", "other"].map(|name| {
         let fat = tempfile::tempdir().unwrap();
         unpacked(fat.path(), name, "1.0");
         fat
     });
     let outs = fats.each_ref().map(|fat| wheels(fat.path(), &[]));
+    (fats, outs)
+}
+
+#[test]
+fn several_splits_in_one_place() {
+    let (fats, outs) = two_splits();
     let place = tempfile::tempdir().unwrap();
     for entry in outs.iter().flat_map(|out| fs::read_dir(out.path().join("wheels")).unwrap()) {
         let path = entry.unwrap().path();

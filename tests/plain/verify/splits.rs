@@ -6,27 +6,24 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kpackfs::gpu::BundleKey;
 use kpackfs::kpack::{BundleJobs, Toc};
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
-use kpackfs::source::{EntryPath, Input};
+use kpackfs::source::Input;
 use kpackfs::split::{self, Plan};
 use kpackfs::verify::{Check, Finding, VerifyOptions, VerifyReport};
-use kpackfs::{export, view};
 use object::LittleEndian as LE;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader};
 use rocm_kpack::Archive;
 use tempfile::TempDir;
+
+use crate::split_input::{LEFT_OUT, write_views};
 
 pub(crate) const PLAIN: &str = "host/lib/plain-bfd.so";
 pub(crate) const FEATURES: &str = "host/lib/features.so";
 pub(crate) const GFX90A: &str = "gfx90a/.kpack/rocm_gfx90a.kpack";
 pub(crate) const GFX1030: &str = "gfx1030/.kpack/rocm_gfx1030.kpack";
 pub(crate) const XNACK: &str = "gfx90a/.kpack/rocm_gfx90a:xnack+.kpack";
-
-/// Fixtures that stay fat, and files that are not fixtures.
-const LEFT_OUT: [&str; 5] = ["README.md", "expected.json", "extra-pointer.so", "object.o", "src"];
 
 /// A fat tree and its split.
 pub(crate) struct Split {
@@ -57,11 +54,7 @@ impl Split {
         let input = Input::open(fat.path(), &resources).unwrap();
         let plan = Plan::make(&input, options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
         assert_eq!(plan.warnings, Vec::<String>::new());
-        let tree = view::lay_out(&input, &plan, None, &[]).unwrap();
-        let names = ["host"].into_iter().chain(plan.keys.iter().map(BundleKey::as_str)).chain(views.iter().copied());
-        let views: Vec<_> = names.map(|name| EntryPath::new(name.as_bytes()).unwrap()).collect();
-        let views: Vec<_> = views.into_iter().map(|view| (view.clone(), out.path().join(view.as_path()))).collect();
-        export::write(&tree, &views, &Progress::default()).unwrap();
+        write_views(&input, &plan, views, out.path());
         Self { fat: Some(fat), out }
     }
 
