@@ -59,7 +59,7 @@ fn may_have_manifest(archive: &Path) -> bool {
 /// Finds artifacts in a directory, or recognises a file as one. `None` if there are none.
 pub fn find(path: &Path) -> io::Result<Option<FoundArtifacts>> {
     if path.is_dir() {
-        return Ok(find_in(&DirectoryListing::list(path)?.with_mounts()));
+        return Ok(find_in(&DirectoryListing::list(path)?));
     }
     Ok((path.is_file() && is_packed_artifact(path)).then_some(FoundArtifacts::One))
 }

@@ -75,30 +75,6 @@ pub(crate) fn dead_mount(path: &Path) -> Option<PathBuf> {
     Some(mount.map_or(absolute, |mount| mount.mount_point.clone()))
 }
 
-/// The first of these mounts that a path leads into, also through symlinks. No mount is asked for anything in it.
-pub(crate) fn mount_entered<'a>(mounts: &'a [MountEntry], path: &Path) -> Option<&'a MountEntry> {
-    let names = |path: &Path| -> Vec<OsString> { path.iter().rev().map(OsStr::to_owned).collect() };
-    let (mut left, mut place, mut links) = (names(&std::path::absolute(path).ok()?), PathBuf::new(), 0);
-    while let Some(name) = left.pop() {
-        if name == ".." {
-            place.pop();
-            continue;
-        }
-        place.push(name);
-        if let Some(mount) = mounts.iter().find(|mount| mount.mount_point == place) {
-            return Some(mount);
-        }
-        let Ok(target) = place.read_link() else { continue };
-        links += 1;
-        if links > MAX_LINKS {
-            return None;
-        }
-        place.pop();
-        left.extend(names(&target));
-    }
-    None
-}
-
 /// Where kpackfs is mounted below a directory, as paths in it. No mount is asked for anything.
 pub(crate) fn mounts_below(directory: &Path) -> Vec<PathBuf> {
     let (mounts, real) = (list_all_mounts().unwrap_or_default(), directory.canonicalize().unwrap_or_default());
@@ -181,27 +157,6 @@ mod tests {
     impl FromIterator<u8> for Bytes {
         fn from_iter<I: IntoIterator<Item = u8>>(bytes: I) -> Self {
             Self(OsString::from_vec(bytes.into_iter().collect()))
-        }
-    }
-
-    #[test]
-    fn a_path_enters_a_mount_through_links_and_no_other_way() {
-        let place = tempfile::tempdir().unwrap();
-        let root = place.path().canonicalize().unwrap();
-        std::fs::create_dir(root.join("x")).unwrap();
-        for (target, link) in [("mnt", "link"), ("../x/link/below", "x/chain"), ("turn", "turn"), ("/", "top")] {
-            std::os::unix::fs::symlink(target, root.join(link)).unwrap();
-        }
-        std::os::unix::fs::symlink(&root, root.join("x/link")).unwrap();
-        let line = format!("36 35 0:9 / {} rw - fuse.kpackfs x rw", root.join("mnt").display());
-        let mounts = [parse(line.as_bytes()).unwrap()];
-        let top = Path::new("top").join(root.strip_prefix("/").unwrap());
-        for path in ["mnt", "mnt/host/no", "link/host", "x/../mnt", "x/link/mnt", "./link"].map(Path::new) {
-            assert!(mount_entered(&mounts, &root.join(path)).is_some(), "{path:?}");
-        }
-        assert!(mount_entered(&mounts, &root.join(top).join("link")).is_some());
-        for path in ["", "x", "mnt2/mnt", "turn/mnt", "x/chain"].map(Path::new) {
-            assert!(mount_entered(&mounts, &root.join(path)).is_none(), "{path:?}");
         }
     }
 

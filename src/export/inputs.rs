@@ -182,7 +182,7 @@ impl Inputs {
             return Err(refused(place, reason));
         }
         let is_linked = existing.is_file() && existing.nlink() > 1;
-        let input = self.inputs.iter().filter(|_| is_linked).find(|input| has_link(&input.path, &existing));
+        let input = self.inputs.iter().filter(|_| is_linked).find(|input| self.has_link(&input.path, &existing));
         input.map_or(Ok(()), |input| {
             let input = input.given.display();
             Err(refused(place, format!("it is a hard link to a file of the input {input}; name another output")))
@@ -193,6 +193,26 @@ impl Inputs {
     pub(crate) fn check_written(&self, path: &Path) -> Result<(), ExportError> {
         // Opening a directory for writing fails.
         if path.is_dir() { Ok(()) } else { self.check(&real(path, MAX_LINKS)) }
+    }
+
+    /// Whether a file is at this path, or below it in a directory, under any name. Nothing is asked of mounts of kpackfs.
+    fn has_link(&self, path: &Path, file: &Metadata) -> bool {
+        let is_same = |found: &Metadata| (found.dev(), found.ino()) == (file.dev(), file.ino());
+        if !path.is_dir() {
+            return path.metadata().is_ok_and(|it| is_same(&it));
+        }
+        let is_ours = |place: &Path| self.mounts.iter().any(|it| it.kind == KPACKFS && it.mount_point == place);
+        let mut directories = vec![real(path, MAX_LINKS)];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    directories.extend(Some(entry.path()).filter(|place| !is_ours(place)));
+                } else if entry.ino() == file.ino() && entry.metadata().is_ok_and(|it| is_same(&it)) {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// The mounts at or below a directory.
@@ -265,23 +285,4 @@ fn real(path: &Path, most_links: u32) -> PathBuf {
         // The path ends with `..`.
         None => parent.parent().unwrap_or(Path::new("/")).to_owned(),
     }
-}
-
-/// Whether a file is at this path, or below it in a directory, under any name.
-fn has_link(path: &Path, file: &Metadata) -> bool {
-    let is_same = |path: &Path| path.metadata().is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()));
-    if !path.is_dir() {
-        return is_same(path);
-    }
-    let mut directories = vec![path.to_owned()];
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                directories.push(entry.path());
-            } else if entry.ino() == file.ino() && is_same(&entry.path()) {
-                return true;
-            }
-        }
-    }
-    false
 }

@@ -18,7 +18,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::error::MountError;
 use super::sys;
-use crate::disk::{self, KPACKFS, MountEntry};
+use crate::disk::{self, KPACKFS, MountEntry, StoppedMount};
 use crate::memory::Parser;
 
 /// Names for the daemons of one device. Its number is free as soon as it is unmounted, while its daemon still saves the
@@ -91,16 +91,20 @@ impl Daemons {
 
 /// Fails if a path leads into a mount whose daemon is stopped: whatever is asked of it would wait.
 pub fn check_running<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), MountError> {
-    let mut mounts = disk::list_all_mounts().unwrap_or_default();
-    mounts.retain(|mount| mount.kind == KPACKFS);
-    for path in paths.into_iter().filter(|_| !mounts.is_empty()) {
-        let Some(mount) = disk::mount_entered(&mounts, path) else { continue };
-        if let Some(process) = Daemons::of(mount).stopped() {
-            let (path, mount) = (path.to_owned(), mount.mount_point.clone());
-            return Err(MountError::Stopped { path, mount, process: process.as_raw_pid() });
+    disk::find_stopped(|| {
+        let ours = disk::list_all_mounts().unwrap_or_default().into_iter().filter(|mount| mount.kind == KPACKFS);
+        let stopped = |mount: MountEntry| {
+            let process = Daemons::of(&mount).stopped()?.as_raw_pid();
+            Some(StoppedMount { mount_point: mount.mount_point, process })
+        };
+        ours.filter_map(stopped).collect()
+    });
+    paths.into_iter().try_for_each(|path| match disk::stopped_mount_of(path) {
+        Some(StoppedMount { mount_point, process }) => {
+            Err(MountError::Stopped { path: path.to_owned(), mount: mount_point.clone(), process: *process })
         }
-    }
-    Ok(())
+        None => Ok(()),
+    })
 }
 
 /// Waits for the end of a process (`pidfd_open(2)`), until `limit`. Whether it has ended.

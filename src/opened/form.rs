@@ -271,7 +271,7 @@ impl NamedPath {
 pub fn recognise_all_unproved(paths: &[PathBuf]) -> anyhow::Result<Vec<NamedPath>> {
     let mut all = recognise_all(paths)?;
     for NamedPath { path, named } in all.iter_mut().filter(|it| matches!(it.named, Named::Tree)) {
-        if let Some(split) = SplitDirectory::of(&DirectoryListing::read(path)?.with_mounts())? {
+        if let Some(split) = SplitDirectory::of(&DirectoryListing::read(path)?)? {
             *named = Named::Split(Box::new(split));
         }
     }

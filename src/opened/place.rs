@@ -61,7 +61,7 @@ impl Place {
 
     /// Its entries, if it is a directory.
     pub(super) fn listing(&self) -> Result<Option<&DirectoryListing>, SourceError> {
-        let read = || Ok(DirectoryListing::read(&self.path)?.with_mounts());
+        let read = || DirectoryListing::read(&self.path);
         self.is_directory.then(|| self.listing.get_or_try_init(read)).transpose()
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::disk;
 use crate::memory::Parser;
 use crate::source::{DirectoryListing, ListedKind, SourceError};
 
@@ -53,7 +54,7 @@ pub(super) fn sites_of(listing: &DirectoryListing) -> Result<Vec<Site>, SourceEr
     for (site, is_own) in own.iter().map(|site| (site, true)).chain(&mut added(&own)?.iter().map(|site| (site, false)))
     {
         // `lib64` is a symlink to `lib`, or the file system does not distinguish `Lib` from `lib`.
-        let Ok(real) = site.canonicalize() else { continue };
+        let Ok(real) = disk::check_answers(site).and_then(|()| site.canonicalize()) else { continue };
         if real.is_dir() && !known.contains(&real) {
             let shown = if is_own { site.strip_prefix(path).unwrap_or(site) } else { site };
             sites.push(Site { path: site.clone(), label: shown.display().to_string(), is_added: !is_own });
@@ -89,10 +90,10 @@ fn own_sites(listing: &DirectoryListing) -> Result<Vec<PathBuf>, SourceError> {
 /// The directories with packages that `.pth` files add. Lines that Python runs (`import …`) and comments name none.
 fn added(sites: &[PathBuf]) -> Result<Vec<PathBuf>, SourceError> {
     let mut added = Vec::new();
-    for site in sites.iter().filter(|site| site.is_dir()) {
+    for site in sites.iter().filter(|site| !disk::leads_to_stopped(site) && site.is_dir()) {
         for file in DirectoryListing::read(site)?.files("pth") {
             // Python ignores a file that it cannot read.
-            let Ok(text) = crate::disk::read(&file, Parser::Text) else { continue };
+            let Ok(text) = disk::read(&file, Parser::Text) else { continue };
             let text = String::from_utf8_lossy(&text).into_owned();
             let names_none = |line: &str| {
                 line.is_empty() || ["#", "import ", "import\t"].iter().any(|start| line.starts_with(start))

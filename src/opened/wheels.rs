@@ -99,7 +99,7 @@ pub fn is_unpacked_wheel(directory: &Path) -> Result<bool, SourceError> {
 
 /// A wheel in a tree or an installation, of which it is no part: in its directory, or in `wheels/`.
 pub fn wheel_in_tree(tree: &Path) -> Result<Option<PathBuf>, SourceError> {
-    let top = DirectoryListing::read_if_directory(tree)?.with_mounts();
+    let top = DirectoryListing::read_if_directory(tree)?;
     let has_below = top.has(WHEELS, ListedKind::Directory);
     let below = has_below.then(|| DirectoryListing::read(&tree.join(WHEELS))).transpose()?;
     for listing in std::iter::once(top).chain(below) {

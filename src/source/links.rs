@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Entry, EntryKind, EntryPath};
+use crate::disk;
 use crate::gpu::named_gpu;
 
 /// The most links that are followed on the way to a file, as in Linux (`path_resolution(7)`).
@@ -36,6 +37,7 @@ impl<'a> From<&'a EntryKind> for PathStep<'a> {
 
 impl PathStep<'_> {
     fn on_disk(place: &Path) -> Option<Self> {
+        disk::check_answers(place).ok()?;
         let kind = fs::symlink_metadata(place).ok()?.file_type();
         Some(match fs::read_link(place) {
             Ok(target) => Self::Symlink(Cow::Owned(target.into_os_string().into_vec())),
@@ -93,6 +95,7 @@ pub(crate) fn in_root(path: &Path, root: &Path) -> Option<PathBuf> {
     let inside = below(bytes, root).unwrap_or(bytes);
     match walk(inside, Some(root), &kind, &mut 0) {
         Resolved::Entry(found) if path.is_absolute() => Some(root.join(found.as_path())),
+        _ if disk::leads_to_stopped(path) => None,
         _ if path.is_relative() || !is_other_root(root) => Some(path.to_owned()),
         // What is not there, or is not readable, is still named. It begins with `/`: only the root itself does not, which is found.
         _ => Some(root.join(Path::new(OsStr::from_bytes(inside)).strip_prefix("/").ok()?)).filter(|it| !it.exists()),
@@ -187,7 +190,7 @@ pub(super) fn real_path(directory: &Path, link: &EntryPath) -> Option<PathBuf> {
         Some(root) => in_root(&path, root),
         None => Some(path),
     };
-    place?.canonicalize().ok()
+    place.filter(|it| !disk::leads_to_stopped(it))?.canonicalize().ok()
 }
 
 /// The part of an absolute path behind a directory.

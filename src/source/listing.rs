@@ -34,7 +34,7 @@ pub enum ListedKind {
     Directory,
     /// A regular file.
     File,
-    /// A mount of kpackfs, as far as it is looked for.
+    /// A mount of kpackfs, or a symlink into one whose daemon is stopped. Nothing in it is asked for.
     Mount,
     /// A device, a FIFO or a socket, or a symlink that leads nowhere.
     Other,
@@ -48,19 +48,18 @@ impl DirectoryListing {
 
     /// Like [`DirectoryListing::read`], with the error of the operating system alone.
     pub(crate) fn list(path: &Path) -> std::io::Result<Self> {
+        disk::check_answers(path)?;
         let entries = std::fs::read_dir(path)?.map(|entry| ListedEntry::of(&entry?));
         let mut entries = entries.collect::<std::io::Result<Vec<_>>>()?;
         entries.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(Self { path: path.to_owned(), entries })
-    }
-
-    /// Marks mounts of kpackfs, so that nothing in them is asked for: the daemon may be stopped.
-    pub(crate) fn with_mounts(mut self) -> Self {
-        let mounts = disk::mounts_below(&self.path);
-        for entry in self.entries.iter_mut().filter(|entry| mounts.iter().any(|mount| *mount == *entry.name)) {
+        let mut directories =
+            entries.iter_mut().filter(|it| it.kind == ListedKind::Directory && !it.is_symlink).peekable();
+        // A directory of files costs no look at the list of mounts.
+        let mounts = directories.peek().map(|_| disk::mounts_below(path)).unwrap_or_default();
+        for entry in directories.filter(|entry| mounts.iter().any(|mount| *mount == *entry.name)) {
             entry.kind = ListedKind::Mount;
         }
-        self
+        Ok(Self { path: path.to_owned(), entries })
     }
 
     /// Reads a directory if there is one.
@@ -111,9 +110,9 @@ impl ListedEntry {
     fn of(entry: &DirEntry) -> std::io::Result<Self> {
         let kind = entry.file_type()?;
         let is_symlink = kind.is_symlink();
-        let kind = match is_symlink.then(|| entry.path().metadata().map(|target| target.file_type())) {
-            Some(Ok(target)) => ListedKind::of(target),
-            Some(Err(_)) => ListedKind::Other,
+        let kind = match is_symlink.then(|| entry.path()) {
+            Some(link) if disk::leads_to_stopped(&link) => ListedKind::Mount,
+            Some(link) => link.metadata().map_or(ListedKind::Other, |target| ListedKind::of(target.file_type())),
             None => ListedKind::of(kind),
         };
         Ok(Self { name: entry.file_name(), kind, is_symlink })

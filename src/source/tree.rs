@@ -230,6 +230,7 @@ pub(crate) fn open_one_of(
     if is_url(path) {
         return Err(RemoteProblem::not_taken(path).into());
     }
+    disk::check_answers(path).map_err(SourceError::at(path))?;
     let metadata = fs::metadata(path).map_err(SourceError::at(path))?;
     NotRegular::check(&metadata).map_err(SourceError::at(path))?;
     Ok(Arc::new(TreeFile {

@@ -1,9 +1,11 @@
 //! Directories of databases that a library does not search.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::database::{Handler, is_version};
+use crate::disk;
 
 /// The most directories that are listed, and how deep below a root. A ROCm installation has about 5,000.
 const MAX_DIRECTORIES: usize = 20_000;
@@ -19,6 +21,9 @@ pub(super) fn find(handler: Handler, roots: &[PathBuf]) -> Vec<PathBuf> {
         Handler::Hipsparselt => Path::new("hipsparselt/library"),
         _ => return Vec::new(),
     };
+    // A mount of kpackfs is not of the tree around it, and its daemon may be stopped.
+    let below = |root: &PathBuf| disk::mounts_below(root).into_iter().map(|mount| root.join(mount)).collect::<Vec<_>>();
+    let mounts: BTreeSet<_> = roots.iter().flat_map(below).collect();
     let mut found = Vec::new();
     let mut listed = 0;
     let mut waiting: Vec<_> = roots.iter().map(|root| (root.clone(), 0)).collect();
@@ -36,7 +41,7 @@ pub(super) fn find(handler: Handler, roots: &[PathBuf]) -> Vec<PathBuf> {
         }
         let entries = fs::read_dir(&directory).into_iter().flatten().filter_map(Result::ok);
         let below = entries.filter(|entry| entry.file_type().is_ok_and(|it| it.is_dir())).map(|entry| entry.path());
-        waiting.extend(below.map(|path| (path, depth + 1)));
+        waiting.extend(below.filter(|path| !mounts.contains(path)).map(|path| (path, depth + 1)));
     }
     found.sort();
     found.dedup();

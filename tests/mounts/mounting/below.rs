@@ -16,10 +16,32 @@ fn a_mount_in_a_tree_is_left_out_and_not_asked() {
         asked split "$IN" -o "$D/out"
         ls "$D/out/host"
         asked mount "$IN" "$M"
+        echo x >"$D/page"; ln "$D/page" "$D/same"
+        asked inspect "$IN" --html "$D/page"
         kpackfs umount "$M"; kill -CONT $pid; kpackfs umount "$IN/mnt"
         "#,
     );
-    assert_eq!(text, "0 1\n0 1\n2 1\n0 1\nplain.so\n0 1\n");
+    assert_eq!(text, "0 1\n0 1\n2 1\n0 1\nplain.so\n0 1\n0 1\n");
+}
+
+#[test]
+fn symlinks_into_a_mount_that_is_stopped_are_not_followed() {
+    let Some(sandbox) = Sandbox::new() else { return };
+    let text = sandbox.run(
+        r#"
+        asked() { timeout 300 kpackfs "$@" >"$D/said" 2>&1; echo "$1 $?"; }
+        kpackfs mount "$IN" "$M"; pid=$(daemon); stop $pid
+        mkdir -p "$D/tree/lib" "$D/empty"; cp "$IN/plain.so" "$D/tree/lib"
+        ln -s "$M/host" "$D/tree/host"; ln -s "$M/host/plain.so" "$D/tree/lib/x.so"; ln -s "$M/wheels/x.whl" "$D/tree/x.whl"
+        asked inspect "$D/tree" --require gfx90a
+        asked why "$D/tree" --target gfx90a
+        asked verify "$D/tree"
+        asked split "$D/tree" -o "$D/out"
+        asked inspect "$D/tree/lib/x.so"
+        kill -CONT $pid; kpackfs umount "$M"
+        "#,
+    );
+    assert_eq!(text, "inspect 0\nwhy 0\nverify 2\nsplit 0\ninspect 5\n");
 }
 
 /// Such a mount has no statement any more.
