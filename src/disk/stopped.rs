@@ -1,6 +1,7 @@
 //! Mounts of kpackfs whose daemons are stopped. Whatever is asked of one waits until its daemon goes on.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -13,6 +14,14 @@ pub(crate) struct StoppedMount {
     pub(crate) mount_point: PathBuf,
     /// The daemon.
     pub(crate) process: i32,
+}
+
+impl fmt::Display for StoppedMount {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mount_point, process } = self;
+        let (mount, what) = (mount_point.display(), "is stopped, so that it answers nothing");
+        write!(formatter, "the daemon of the mount {mount} {what}; `kill -CONT {process}` lets it go on")
+    }
 }
 
 /// Those that this process has found.
@@ -35,10 +44,7 @@ pub(crate) fn leads_to_stopped(path: &Path) -> bool {
 
 /// Fails if a path leads into such a mount.
 pub(crate) fn check_answers(path: &Path) -> io::Result<()> {
-    let Some(StoppedMount { mount_point, process }) = stopped_mount_of(path) else { return Ok(()) };
-    let mount = mount_point.display();
-    let what = "is stopped, so that it answers nothing";
-    Err(io::Error::other(format!("the daemon of the mount {mount} {what}; `kill -CONT {process}` lets it go on")))
+    stopped_mount_of(path).map_or(Ok(()), |mount| Err(io::Error::other(mount.to_string())))
 }
 
 /// The first of some mounts that a path leads into, also through symlinks. No mount is asked for anything in it.

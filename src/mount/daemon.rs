@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process;
@@ -170,8 +169,6 @@ fn hear(mut reader: PipeReader, child: Pid) -> Result<(), MountError> {
 /// A mount, and a thread that waits for signals.
 struct Running {
     mounted: Mounted,
-    /// Leads `umount` to this process.
-    _announced: Option<UnixListener>,
     ready: Option<ReadyFile>,
     /// A description of the mount for messages.
     what: String,
@@ -188,8 +185,10 @@ fn start<E: Display>(
     notify(&[], &format!("Preparing {what}"));
     match start_quietly(&options.mount, prepare) {
         Ok(mounted) => {
-            let announced = mounted.unmounter.entry.as_ref().and_then(ending::announce);
-            Ok(Running { mounted, _announced: announced, ready: options.ready, what })
+            if let Some(Err(error)) = mounted.unmounter.entry.as_ref().map(ending::announce) {
+                tracing::warn!("{what}: `kpackfs umount` will not wait for this process: {error}");
+            }
+            Ok(Running { mounted, ready: options.ready, what })
         }
         Err(error) => {
             tell_failure(&error.to_string());

@@ -1,6 +1,6 @@
 //! The end of a daemon. An unmount is complete before the daemon has closed the input, so `umount` waits for it.
 //!
-//! A daemon listens at an abstract socket (unix(7)) whose name has the number of the mount's device. It accepts nothing: the
+//! A daemon listens at an abstract socket (unix(7)) whose name has the number of the mount's device. It says nothing there: the
 //! credentials of the socket name the process, and the kernel reports its end.
 
 use std::fmt;
@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,6 +21,10 @@ use super::error::MountError;
 use super::sys;
 use crate::disk::{self, KPACKFS, MountEntry, StoppedMount};
 use crate::memory::Parser;
+use crate::threads::{self, ThreadError};
+
+/// How long a daemon waits that cannot accept a connection.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Names for the daemons of one device. Its number is free as soon as it is unmounted, while its daemon still saves the
 /// index, so that a new mount may have the number, too.
@@ -35,10 +40,20 @@ fn name(device: &str, number: u32) -> String {
     format!("kpackfs.{device}.{number}")
 }
 
-/// Has `umount` find this process, as long as the socket is open. `None` if other processes have taken all names.
-pub(super) fn announce(entry: &MountEntry) -> Option<UnixListener> {
+/// Has other processes find this one until it ends, unless there are others with all names.
+pub(super) fn announce(entry: &MountEntry) -> Result<(), ThreadError> {
     let bind = |number| UnixListener::bind_addr(&SocketAddr::from_abstract_name(name(&entry.device, number))?);
-    (0..NAMES).find_map(|number| bind(number).ok())
+    let Some(listener) = (0..NAMES).find_map(|number| bind(number).ok()) else { return Ok(()) };
+    // Connections that nobody accepts stay, and of some thousands on no further one is made.
+    let drop_connections = move || {
+        loop {
+            if listener.accept().is_err() {
+                // Out of descriptors, for example.
+                thread::sleep(PAUSE);
+            }
+        }
+    };
+    threads::spawn("kpackfs-found", drop_connections).map(drop)
 }
 
 /// A daemon that may serve a mount.

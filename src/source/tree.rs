@@ -169,6 +169,12 @@ impl Lister<'_> {
             return Ok(Some(EntryKind::Directory));
         }
         if metadata.is_symlink() {
+            if let Some(stopped) = disk::stopped_mount_of(place) {
+                let warning = format!("symlinks into a mount are not followed: {stopped}");
+                if !self.input.warnings.contains(&warning) {
+                    self.input.warnings.push(warning);
+                }
+            }
             let target = self.existing(fs::read_link(place), place)?;
             return Ok(target.map(|target| EntryKind::Symlink(target.into_os_string().into_vec().into())));
         }

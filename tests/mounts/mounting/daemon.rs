@@ -1,9 +1,13 @@
 //! The daemon, as service managers, the log and signals see it.
 
 use std::fs;
-use std::os::unix::net::UnixDatagram;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+
+use rustix::net::sockopt::socket_peercred;
 
 use super::sandbox::{Sandbox, has};
+use crate::common::mounts::{Mount, bounded};
 
 #[test]
 fn a_line_tells_that_the_mount_can_be_used() {
@@ -357,4 +361,28 @@ fn a_missing_proc_or_sys_is_named() {
         "3",
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
+}
+
+/// Each command asks for the daemons of all mounts, by a connection that nobody uses.
+#[test]
+fn a_daemon_is_found_however_often_it_was_looked_for() {
+    let place = tempfile::tempdir().unwrap();
+    fs::copy("tests/fixtures/plain.so", place.path().join("plain.so")).unwrap();
+    let Some(mount) = Mount::new(place.path(), &["--no-cache"]) else { return };
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let place = format!(" {} ", mount.path().display());
+    let device = mounts.lines().find(|line| line.contains(&place)).unwrap().split(' ').nth(2).unwrap();
+    let name = |number| SocketAddr::from_abstract_name(format!("kpackfs.{device}.{number}")).unwrap();
+    let is_of_mount = |name: &SocketAddr| {
+        let peer = UnixStream::connect_addr(name).map(|socket| socket_peercred(socket).unwrap());
+        peer.is_ok_and(|it| u32::try_from(it.pid.as_raw_pid()) == Ok(mount.process()))
+    };
+    let name = (0..8).map(name).find(is_of_mount).unwrap();
+    let room = fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    let room: usize = room.trim().parse().unwrap();
+    bounded("looking for the daemon", move || {
+        for _ in 0..room.min(65536) + 10 {
+            UnixStream::connect_addr(&name).unwrap();
+        }
+    });
 }
