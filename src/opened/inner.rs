@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::iter::successors;
+use std::path::Path;
 
 use super::inputs::{is_statement, statements_in};
 use super::split::SplitDirectory;
@@ -26,6 +27,12 @@ impl InnerSplits {
         let directories = input.entries.iter().filter(|entry| matches!(entry.kind, EntryKind::Directory));
         let around = directories.map(|entry| &entry.path).filter(is_part).filter_map(EntryPath::parent);
         Self(around.filter(|above| all.0.contains(above)).collect())
+    }
+
+    /// That they are left out of an input at a place.
+    pub(crate) fn left_out_of(&self, place: &Path) -> impl Iterator<Item = String> {
+        let what = "left out: a split, which is not of the tree around it; name it to look into it";
+        self.0.iter().map(move |split| format!("{}: {what}", place.join(split.as_path()).display()))
     }
 
     /// Leaves what is in them out of their input. Their statements stay.

@@ -21,7 +21,7 @@ use crate::image::{ImageReference, open_root};
 use crate::join::{join, lay_over, open_wheels};
 use crate::loader::{OwnRuntime, is_archive};
 use crate::metrics::Progress;
-use crate::opened::{SplitDirectory, check_elsewhere, statements_in};
+use crate::opened::{InnerSplits, SplitDirectory, check_elsewhere, statements_in};
 use crate::packages::InstalledComponent;
 use crate::remote::is_url;
 use crate::resources::Resources;
@@ -155,7 +155,10 @@ type LocatedCode = (PathBuf, anyhow::Result<LibraryCode>);
 /// The files with code: libraries, or archives, bundles and code objects if there are no libraries.
 fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &AssemblyQuestion<'_>) -> AssembledFiles {
     let resources = question.resources;
-    let left_out = input.warnings.iter().cloned().chain(input.left_by_pip()).collect();
+    let splits = InnerSplits::in_parts(&input);
+    let left_out =
+        input.warnings.iter().cloned().chain(input.left_by_pip()).chain(splits.left_out_of(location)).collect();
+    splits.leave_out_of(&mut input);
     let mut names = input.entries.iter().filter(|entry| !matches!(entry.kind, EntryKind::Directory));
     let has_wanted = names.any(|entry| (question.is_wanted)(entry.path.as_path()));
     let mut seen = SeenFiles { files: input.files().count(), has_wanted, left_out, ..SeenFiles::default() };

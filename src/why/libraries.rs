@@ -8,9 +8,13 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use super::found::SeenFiles;
+use super::origin::{DIRECT_URL, source_tree};
+use crate::opened::InnerSplits;
 use crate::resources::Resources;
 use crate::rope::Content;
-use crate::source::{EntryKind, Input, SourceError, begins_as_binary, in_root, may_be_binary, open_file, root_of};
+use crate::source::{
+    EntryKind, Input, SourceError, begins_as_binary, in_root, is_named_library, may_be_binary, open_file, root_of,
+};
 
 /// A file that may be a library.
 pub(super) struct LibraryFile {
@@ -48,6 +52,8 @@ pub(super) struct FoundFiles {
     pub(super) failed: Vec<anyhow::Error>,
     /// How much was looked at.
     pub(super) seen: SeenFiles,
+    /// The source trees of editable installations.
+    sources: BTreeSet<PathBuf>,
     /// Their positions, by path without symlinks.
     positions: HashMap<PathBuf, usize>,
     directories: BTreeSet<PathBuf>,
@@ -65,6 +71,11 @@ pub(super) fn find(paths: &[PathBuf], resources: &Arc<Resources>) -> FoundFiles 
 }
 
 impl FoundFiles {
+    /// The source trees of editable installations that are in no directory that was searched.
+    pub(super) fn unsearched_sources(&self) -> impl Iterator<Item = &PathBuf> {
+        self.sources.iter().filter(|tree| !tree.ancestors().any(|above| self.directories.contains(above)))
+    }
+
     /// Adds a file, or what is in a directory.
     fn add_path(&mut self, path: &Path, resources: &Arc<Resources>) -> anyhow::Result<()> {
         let place = path.canonicalize().map_err(SourceError::at(path))?;
@@ -102,12 +113,15 @@ impl FoundFiles {
         }
         let (input, denied) = Input::survey(place, resources)?;
         let root = root_of(place);
-        let left_out = input.warnings.iter().cloned().chain(input.left_by_pip()).collect();
+        let splits = InnerSplits::in_parts(&input);
+        let left_out =
+            input.warnings.iter().cloned().chain(input.left_by_pip()).chain(splits.left_out_of(place)).collect();
         self.seen.add(SeenFiles { left_out, ..SeenFiles::default() });
-        for entry in input.entries {
+        for entry in input.entries.into_iter().filter(|entry| !splits.hold(&entry.path)) {
             let (path, name) = (place.join(entry.path.as_path()), name.join(entry.path.as_path()));
             match &entry.kind {
                 EntryKind::File { content, .. } => {
+                    self.sources.extend(source_of(&path).filter(|tree| !tree.starts_with(place)));
                     self.seen.add_file(may_be_binary(&**content));
                     if may_be_library(&**content, &path) {
                         self.add(path, name, root);
@@ -138,6 +152,12 @@ impl FoundFiles {
     }
 }
 
+/// The source tree of the editable installation that a file describes.
+fn source_of(file: &Path) -> Option<PathBuf> {
+    let info = file.parent().filter(|_| file.ends_with(DIRECT_URL))?;
+    info.extension().filter(|it| *it == "dist-info").and_then(|_| source_tree(info))
+}
+
 /// Whether a file begins as a binary, or cannot be read and may be one.
 pub(super) fn may_be_library(content: &dyn Content, path: &Path) -> bool {
     begins_as_binary(content).unwrap_or_else(|| !is_secret(path))
@@ -145,6 +165,6 @@ pub(super) fn may_be_library(content: &dyn Content, path: &Path) -> bool {
 
 /// Whether this user may not read a file that does not have the name of a library.
 fn is_secret(path: &Path) -> bool {
-    let is_library = path.file_name().is_some_and(|name| name.as_encoded_bytes().windows(3).any(|part| part == b".so"));
+    let is_library = path.file_name().is_some_and(|name| is_named_library(name.as_encoded_bytes()));
     !is_library && access(path, Access::READ_OK).is_err_and(|error| error == Errno::ACCESS)
 }

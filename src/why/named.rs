@@ -9,7 +9,6 @@ use super::cause::Cause;
 use super::error;
 use super::found::{FoundLookups, SeenFiles};
 use super::libraries::{self, LibraryFile};
-use super::origin::source_tree;
 use super::{Library, Question, open};
 use crate::artifact::FoundArtifacts;
 use crate::coverage::{CauseKind, CoveredDatabase, DatabaseAnswer, LibraryCode, Trail};
@@ -18,7 +17,7 @@ use crate::gpu::TargetId;
 use crate::join::WheelsError;
 use crate::opened::{Named, SplitDirectory, is_unpacked_wheel, outside, recognise, split_of_parts};
 use crate::packages::InstalledComponent;
-use crate::source::{DirectoryListing, EntryPath, open_file};
+use crate::source::{EntryPath, open_file};
 use crate::wheel::installed_together;
 
 /// The files and directories from which a runtime loads as they are.
@@ -32,19 +31,6 @@ fn installed(path: &Path, named: &Named) -> Vec<PathBuf> {
         Named::Artifacts(artifacts) if !artifacts.has_any() => own().collect(),
         Named::Split(split) => split.sites.iter().map(|site| site.path.clone()).collect(),
         _ => Vec::new(),
-    }
-}
-
-/// Names the source trees of editable installations in a directory of packages, or in an environment: they are not searched.
-fn name_sources(path: &Path, named: &Named, found: &mut FoundLookups) {
-    let sites = match named {
-        Named::Environment(sites) => sites.iter().map(|site| &*site.path).collect(),
-        _ => vec![path],
-    };
-    let said = |tree: PathBuf| format!("{} (sources of an editable installation; name that directory)", tree.display());
-    for listing in sites.into_iter().filter_map(|site| DirectoryListing::read(site).ok()) {
-        let infos = listing.dist_infos().map(|info| listing.path.join(&info.name));
-        found.unjudged.extend(infos.filter_map(|info| source_tree(&info)).map(said));
     }
 }
 
@@ -98,7 +84,6 @@ impl Question {
         self.look_up_installed(&places, &gpus, found);
         self.look_up_wheels(&files, &gpus, found);
         for (path, named) in &all {
-            name_sources(path, named, found);
             if let Err(error) = self.look_up_form(path, named, &gpus, found) {
                 found.fail(&error);
             }
@@ -157,6 +142,9 @@ impl Question {
     pub(super) fn look_up_installed(&self, paths: &[PathBuf], gpus: &[usize], found: &mut FoundLookups) {
         let files = libraries::find(paths, &self.resources);
         files.failed.iter().for_each(|error| found.fail(error));
+        let of_source =
+            |tree: &PathBuf| format!("{} (sources of an editable installation; name that directory)", tree.display());
+        found.unjudged.extend(files.unsearched_sources().map(of_source));
         found.seen.add(files.seen);
         let is_wanted = |file: &&LibraryFile| file.paths().any(|path| self.is_wanted(path));
         let mut with_code = Vec::new();

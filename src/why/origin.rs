@@ -32,6 +32,9 @@ pub(super) enum PackageOrigin {
     Configured(Vec<String>),
 }
 
+/// The file of a `*.dist-info` directory that says where a package is from (PEP 610).
+pub(super) const DIRECT_URL: &str = "direct_url.json";
+
 #[derive(Deserialize)]
 struct DirectUrl {
     url: String,
@@ -47,7 +50,7 @@ struct DirInfo {
 
 impl DirectUrl {
     fn read(dist_info: &Path) -> Option<Self> {
-        let text = disk::read(&dist_info.join("direct_url.json"), Parser::Text).ok()?;
+        let text = disk::read(&dist_info.join(DIRECT_URL), Parser::Text).ok()?;
         serde_json::from_slice(&text).ok()
     }
 }
@@ -71,7 +74,8 @@ impl PackageOrigin {
 /// it is named, and not searched.
 pub(crate) fn source_tree(dist_info: &Path) -> Option<PathBuf> {
     let direct = DirectUrl::read(dist_info)?;
-    file_of(&direct.url).filter(|tree| direct.dir_info.is_some_and(|info| info.editable) && tree.is_dir())
+    let is_tree = |tree: &PathBuf| !disk::leads_to_stopped(tree) && tree.is_dir();
+    file_of(&direct.url).filter(|tree| direct.dir_info.is_some_and(|info| info.editable) && is_tree(tree))
 }
 
 /// The wheel of a package in this version in a directory.

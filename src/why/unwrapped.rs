@@ -10,6 +10,7 @@ use super::{Library, Question};
 use crate::binary::FileCode;
 use crate::coverage::{LibraryCode, together};
 use crate::devicecode::{UnpackedFile, code_by_name, files_behind, unpacked};
+use crate::opened::InnerSplits;
 use crate::remote::is_url;
 use crate::resources::Resources;
 use crate::source::{EntryPath, Input, InputKind, open_file};
@@ -68,7 +69,8 @@ fn files(path: &Path, resources: &Arc<Resources>) -> (PathBuf, Vec<UnpackedFile>
     }
     // Wheels and archives are read as directories are.
     match Input::survey(path, resources) {
-        Ok((input, _)) if input.kind != InputKind::Binary => {
+        Ok((mut input, _)) if input.kind != InputKind::Binary => {
+            InnerSplits::in_parts(&input).leave_out_of(&mut input);
             let files = input.files().flat_map(|(below, content)| unpacked(below, content, resources));
             (path.to_owned(), files.collect())
         }

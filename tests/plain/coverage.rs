@@ -663,6 +663,8 @@ fn a_split_in_a_tree_is_not_judged_with_it() {
     let reason = format!("a split is not judged with the tree around it; name {} to judge it", out.display());
     assert_eq!(found["not_judged"], json!([{ "path": "out", "reason": reason }]));
     assert_eq!(found["unreachable"], json!([]));
+    let (code, said) = crate::common::ran(place.path(), &["why", "tree", "--target", "gfx90a"]);
+    assert!(code == Some(0) && said.contains(&format!("{}: left out: a split", out.display())), "{code:?} {said}");
     let installed = tree.join("opt");
     copy_all(out.join("host"), &installed);
     copy_all(out.join("gfx1030/."), &installed);

@@ -158,13 +158,17 @@ fn the_sources_of_editable_installations_are_named() {
     let sources = place.join("demo").display().to_string();
     for is_editable in [true, false] {
         let url = format!(r#"{{"url": "file://{sources}", "dir_info": {{"editable": {is_editable}}}}}"#);
-        put(site.join("demo-1.dist-info/direct_url.json"), url);
+        // Installed into an environment, and in a tree with a directory of packages somewhere in it.
+        for packages in [&site, &place.join("root/opt/packages")] {
+            put(packages.join("demo-1.dist-info/direct_url.json"), &url);
+        }
         let by_interpreter = ["--python", "demo/.venv", "demo"];
-        for named in [&["demo/.venv"][..], &[site.to_str().unwrap()], &by_interpreter[..2], &by_interpreter] {
+        let named = [&["demo/.venv"][..], &[site.to_str().unwrap()], &["root"], &by_interpreter[..2], &by_interpreter];
+        for named in named {
             let (code, said) = ran(&place, &[&["why", "--target", "gfx90a"], named].concat());
-            let names =
+            let sentences =
                 [format!("{sources} (sources of an editable"), format!("its sources in {sources} are not searched")];
-            let is_named = names.iter().any(|name| said.contains(name));
+            let is_named = sentences.iter().any(|sentence| said.contains(sentence));
             assert!(code == Some(4) && is_named == is_editable, "{named:?}: {code:?} {said}");
         }
     }
