@@ -13,7 +13,7 @@ use crate::mount::MountError;
 use crate::opened::is_not_understood;
 use crate::remote::RemoteError;
 use crate::report::TooLarge;
-use crate::rope::reason_at;
+use crate::rope::with_causes;
 
 /// Follows an error that the confinement may have caused: permissions look the same.
 const CONFINED: &str =
@@ -49,16 +49,9 @@ pub(super) fn code(error: &anyhow::Error, other: u8) -> u8 {
     }
 }
 
-/// An error with its causes. A cause that is quoted by its error is not repeated, nor is the name of its file.
+/// An error with its causes, and what to do about them.
 pub(super) fn text(error: &anyhow::Error) -> String {
-    let text = error.chain().fold(String::new(), |text, cause| {
-        let cause = cause.to_string();
-        match text.as_str() {
-            "" => cause,
-            text if text.contains(&cause) => text.to_owned(),
-            text => format!("{text}: {}", reason_at(text, cause)),
-        }
-    });
+    let text = with_causes(error);
     let tip = error.chain().find_map(|cause| cause.downcast_ref()).map(tips::of_missing).unwrap_or_default();
     let remedy = error.chain().filter_map(<dyn Error>::downcast_ref).find_map(|error: &io::Error| remedy(error.kind()));
     text + &tip + remedy.unwrap_or_default()

@@ -77,6 +77,18 @@ pub(crate) fn reason_at(place: &str, error: impl fmt::Display) -> String {
     unnamed.map_or_else(|| text.clone(), str::to_owned)
 }
 
+/// An error with its causes. A cause that is quoted by its error is not repeated, nor is the name of its file.
+pub(crate) fn with_causes(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| {
+        let cause = cause.to_string();
+        match text.as_str() {
+            "" => cause,
+            text if text.contains(&cause) => text.to_owned(),
+            text => format!("{text}: {}", reason_at(text, cause)),
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::reason_at;

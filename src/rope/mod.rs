@@ -42,7 +42,7 @@ pub use bounds::SizeBounds;
 pub use content::{BlockBoundary, Content, InOrderReader, InPassing, Materialize, Packed, PackedContent};
 pub use edit::{Edit, EditError, edited};
 pub use error::ReadError;
-pub(crate) use error::reason_at;
+pub(crate) use error::{reason_at, with_causes};
 pub use extent::{Backing, Extent, ExtentSource};
 pub use identity::{Identifier, Identity};
 pub use lazy::LazyContent;

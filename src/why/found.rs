@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::answer::{DatabaseLookup, FoundCause};
 use super::error::is_not_understood;
 use super::lookup::Lookup;
+use crate::rope::with_causes;
 
 /// What was looked up.
 #[derive(Default)]
@@ -63,7 +64,7 @@ impl FoundLookups {
     }
 
     pub(super) fn fail(&mut self, error: &anyhow::Error) {
-        let text = error.to_string();
+        let text = with_causes(error);
         if is_not_understood(error) {
             self.unknown.get_or_insert_with(|| text.clone());
         }
@@ -104,5 +105,18 @@ impl FoundLookups {
             && self.databases.iter().all(DatabaseLookup::is_empty)
             && self.causes.is_empty()
             && self.unread.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_named_with_its_cause() {
+        let mut found = FoundLookups::default();
+        found.fail(&anyhow::anyhow!("permission denied").context("lib/x.so: permission denied"));
+        found.fail(&anyhow::anyhow!("permission denied").context("lib/y.so"));
+        assert_eq!(found.unread, ["lib/x.so: permission denied", "lib/y.so: permission denied"]);
     }
 }
