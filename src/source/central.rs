@@ -83,7 +83,9 @@ pub(super) fn parse<T>(
 pub(super) fn broken(location: &Path, error: &ZipError) -> SourceError {
     let reason = match error {
         // The crate has no variant of its own for several volumes.
-        ZipError::InvalidArchive(what) if what.starts_with("Multi-disk") => unknown::VOLUME.to_owned(),
+        ZipError::InvalidArchive(what) if what.starts_with("Multi-disk") => {
+            return SourceError::UnknownKind { path: location.to_owned(), what: unknown::VOLUME };
+        }
         ZipError::InvalidArchive(what) => format!("its directory is damaged ({what}); download it again"),
         other => other.to_string(),
     };
