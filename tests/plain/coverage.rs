@@ -535,6 +535,13 @@ fn databases_behind_symlinks_are_read_if_they_are_in_the_input() {
         assert_eq!(is_named, code == 1, "{target:?}: {}", found["sentence"]);
         fs::remove_file(link).unwrap();
     }
+    // One file of a database.
+    put(place.path(), "tree/lib/rocblas/library/TensileLibrary_gfx90a.co", &code(0x3f));
+    let catalogue = "tree/lib/rocblas/library/TensileLibrary_gfx90a.dat";
+    symlink(place.path().join("outside/library/TensileLibrary_gfx90a.dat"), place.path().join(catalogue)).unwrap();
+    let found = coverage(place.path(), &["tree", "--require", "gfx90a"], 1);
+    let reason = "TensileLibrary_gfx90a.dat is behind a symlink out of the input";
+    assert!(found["sentence"].as_str().unwrap().contains(reason), "{}", found["sentence"]);
 }
 
 /// The table of a bundle may name less of a code object than its headers need.

@@ -29,7 +29,7 @@ const MAX_FILES: usize = 4096;
 pub(super) fn look_up(search: &DatabaseSearch<'_>, evidence: &mut LookupEvidence) -> Option<Problem> {
     let DatabaseSearch { files, place, device, .. } = *search;
     let base = &place.directory;
-    let listing = match DatabaseListing::of_database(files, base, evidence, Problem::denied) {
+    let listing = match DatabaseListing::of_database(files, base, evidence, |files, path| files.denied(path)) {
         Ok(listing) => listing,
         Err(problem) => return Some(printing(base, problem)),
     };
@@ -70,7 +70,7 @@ fn check(
     let flash = directory.join("flash");
     let listing = match DatabaseListing::of(files, &flash) {
         Ok(listing) => listing,
-        Err(NoListing::Denied) => return Some(denied(&files.place(&flash))),
+        Err(NoListing::Denied) => return Some(denied(files, &flash)),
         Err(NoListing::Absent | NoListing::Outside) => {
             let reason = format!("{} is missing", flash.display());
             return Some(printing(&flash, Problem::new(CauseKind::DatabaseFileMissing, reason, &flash)));
@@ -111,14 +111,14 @@ fn check_directory(files: &dyn LibraryFiles, directory: &Path) -> Option<Problem
         Ok(listing) => {
             listing.ending(&[".aks2"]).take(MAX_FILES).find_map(|name| check_file(files, &listing.path(name)))
         }
-        Err(_) => Some(denied(&files.place(directory))),
+        Err(_) => Some(denied(files, directory)),
     }
 }
 
 /// Checks how a file begins.
 fn check_file(files: &dyn LibraryFiles, path: &Path) -> Option<Problem> {
     if !files.is_readable(path) {
-        return Some(denied(&files.place(path)));
+        return Some(denied(files, path));
     }
     let beginning = files.open(path).and_then(|it| it.beginning(4).ok());
     let is_known = beginning.is_some_and(|beginning| MAGICS.contains(&&beginning[..]));
@@ -126,8 +126,8 @@ fn check_file(files: &dyn LibraryFiles, path: &Path) -> Option<Problem> {
     (!is_known).then(|| Problem::new(CauseKind::DatabaseDamaged, reason, path))
 }
 
-fn denied(path: &Path) -> Problem {
-    printing(path, Problem::denied(path))
+fn denied(files: &dyn LibraryFiles, path: &Path) -> Problem {
+    printing(&files.place(path), files.denied(path))
 }
 
 /// What AOTriton prints if it cannot open a file: its path below `aotriton.images` (`PackedKernel::open` in

@@ -102,7 +102,7 @@ pub(super) fn check_mapping(
     };
     let path = listing.path(&existing);
     if !files.is_readable(&path) {
-        return Some(printing(Problem::denied(&files.place(&path))));
+        return Some(printing(files.denied(&path)));
     }
     let is_empty = files.open(&path).is_some_and(|it| it.size() == 0);
     let reason = format!("{} is damaged: it is empty", path.display());

@@ -9,12 +9,18 @@ use std::sync::Arc;
 
 use rustix::fs::{Access, access};
 
+use super::problem::Problem;
+use crate::coverage::cause::CauseKind;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, in_root, open_file};
 
 /// The most names that are read of one directory. A database of one GPU has about 1,000 files.
 const MAX_NAMES: usize = 1 << 17;
+
+/// What is said of what an input does not have.
+const OUTSIDE: &str =
+    "is behind a symlink out of the input, where nothing is read; replace the symlink by what it leads to";
 
 /// Why a directory has no listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +36,7 @@ impl NoListing {
     pub(super) fn absence(self, directory: &Path) -> String {
         let directory = directory.display();
         match self {
-            Self::Outside => format!(
-                "{directory} is behind a symlink out of the input, where nothing is read; replace the symlink by what it leads to"
-            ),
+            Self::Outside => format!("{directory} {OUTSIDE}"),
             Self::Absent | Self::Denied => format!("{directory} is not there"),
         }
     }
@@ -44,6 +48,10 @@ pub(crate) trait LibraryFiles {
     fn list(&self, directory: &Path) -> Result<BTreeSet<String>, NoListing>;
     /// Whether a process may read a file or a directory.
     fn is_readable(&self, path: &Path) -> bool;
+    /// The problem of a file or a directory that is not readable.
+    fn denied(&self, path: &Path) -> Problem {
+        Problem::denied(&self.place(path))
+    }
     /// A regular file.
     fn open(&self, path: &Path) -> Option<Arc<dyn Content>>;
     /// Where a process finds a path, for a message; the path if that is nowhere.
@@ -121,6 +129,15 @@ impl LibraryFiles for InputFiles<'_> {
 
     fn is_readable(&self, path: &Path) -> bool {
         self.resolve(path).is_some()
+    }
+
+    fn denied(&self, path: &Path) -> Problem {
+        match self.follow(path) {
+            Err(NoListing::Outside) => {
+                Problem::new(CauseKind::DatabaseMissing, format!("{} {OUTSIDE}", path.display()), path)
+            }
+            _ => Problem::denied(path),
+        }
     }
 
     fn open(&self, path: &Path) -> Option<Arc<dyn Content>> {

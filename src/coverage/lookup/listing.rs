@@ -38,10 +38,10 @@ impl DatabaseListing {
         files: &dyn LibraryFiles,
         directory: &Path,
         evidence: &mut LookupEvidence,
-        denied: fn(&Path) -> Problem,
+        denied: fn(&dyn LibraryFiles, &Path) -> Problem,
     ) -> Result<Self, Problem> {
         let listing = Self::of(files, directory).map_err(|error| match error {
-            NoListing::Denied => denied(&files.place(directory)),
+            NoListing::Denied => denied(files, directory),
             _ => Problem::new(CauseKind::DatabaseMissing, error.absence(directory), directory).doubtful(),
         })?;
         evidence.directory = Some(directory.display().to_string());

@@ -53,7 +53,7 @@ fn is_for(name: &str, device: &TargetId) -> bool {
 /// Checks a file (`ReadonlyRamDb::ParseAndLoadDb` in ROCm/rocm-libraries 9d35ab7c, and `SQLiteBase` for compiled kernels).
 fn check(files: &dyn LibraryFiles, path: &Path) -> Option<Problem> {
     if !files.is_readable(path) {
-        return Some(denied(&files.place(path)));
+        return Some(denied(files, path));
     }
     let is_empty = files.open(path).is_some_and(|it| it.size() == 0);
     let reason = format!("{} is damaged: it is empty", path.display());
@@ -80,6 +80,6 @@ fn missing(listing: &DatabaseListing, own: &[&str]) -> Option<Problem> {
     Some(Problem::new(CauseKind::DatabaseFileMissing, reason, path).printing(prints))
 }
 
-fn denied(path: &Path) -> Problem {
-    Problem::denied(path).printing(format!("File is unreadable: {}", path.display()))
+fn denied(files: &dyn LibraryFiles, path: &Path) -> Problem {
+    files.denied(path).printing(format!("File is unreadable: {}", files.place(path).display()))
 }

@@ -22,7 +22,7 @@ pub(super) fn look_up(search: &DatabaseSearch<'_>, evidence: &mut LookupEvidence
         return None;
     }
     if let Some(cache) = caches.iter().find(|cache| files.open(cache).is_some()) {
-        return Some(Problem::denied(&files.place(cache)));
+        return Some(files.denied(cache));
     }
     let reason = format!(
         "there is no {} next to the library and in {}, so rocFFT compiles its kernels at their first use",

@@ -306,7 +306,7 @@ impl DatabaseSearch<'_> {
 
     /// The problem of a file or a directory that may not be read.
     fn denied(&self, path: &Path, directory: &Path) -> Problem {
-        self.printing_error(directory, "Permission denied", Problem::denied(&self.files.place(path)))
+        self.printing_error(directory, "Permission denied", self.files.denied(path))
     }
 
     fn printing(&self, directory: &Path, problem: Problem) -> Problem {
