@@ -38,6 +38,12 @@ pub(super) fn ranges(sections: &[DataSection], is_wanted: impl Fn(DataRole) -> b
     ranges
 }
 
+/// Whether a binary has a section for bundles, to which wrappers lead.
+pub(crate) fn has_bundles(content: &Arc<dyn Content>) -> bool {
+    let is_one = |section: &DataSection| section.role == DataRole::Bundles && !section.range.is_empty();
+    data_sections(content).ok().flatten().is_some_and(|sections| sections.iter().any(is_one))
+}
+
 /// The ranges of a binary that hold data of the program, in file order and disjoint. Empty if it is no binary or has no
 /// section headers.
 pub fn data_ranges(content: &Arc<dyn Content>) -> Result<Vec<Range<u64>>, BinaryError> {

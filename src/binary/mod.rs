@@ -31,6 +31,7 @@ use crate::source::{HostFormat, MIN_BINARY};
 
 pub use code::FileCode;
 pub use data::data_ranges;
+pub(crate) use data::has_bundles;
 pub use error::BinaryError;
 pub use form::Replaced;
 pub use imports::{Imports, LinkedMachine, NeededVersion};

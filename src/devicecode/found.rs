@@ -27,6 +27,14 @@ pub struct CodeOfForm {
     pub unknown: CodeAmount,
 }
 
+impl CodeOfForm {
+    /// Whether it is of offload bundles in data.
+    pub(crate) fn is_bundle_in_data(&self) -> bool {
+        let is_bundle = matches!(self.form, DeviceForm::Bundle | DeviceForm::CompressedBundle);
+        is_bundle && self.place == DeviceCodePlace::Data && self.frames.is_empty()
+    }
+}
+
 /// A number of code objects, and their bytes without compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodeAmount {

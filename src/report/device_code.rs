@@ -62,7 +62,7 @@ impl CodeSummary {
             place: found.place,
             frames: found.frames.clone(),
             fate: *fate,
-            reason: (*fate == Fate::Stays).then(|| reason(found, &file.archives)),
+            reason: (*fate == Fate::Stays).then(|| reason(found, file)),
             pieces: found.pieces,
             size: found.size,
             targets: found.targets.iter().map(|(target, amount)| (target.to_string(), *amount)).collect(),
@@ -146,7 +146,7 @@ fn amount_of(target: &str, amount: CodeAmount) -> String {
 }
 
 /// Why code stays in the host part.
-pub(crate) fn reason(found: &CodeOfForm, archives: &[String]) -> String {
+pub(crate) fn reason(found: &CodeOfForm, CodeOfFile { archives, may_be_wrapped, .. }: &CodeOfFile) -> String {
     let of_form = found.form.stays();
     match (of_form, found.place) {
         (Some(reason), _) if found.form == DeviceForm::SplitMarker && !archives.is_empty() => {
@@ -154,6 +154,10 @@ pub(crate) fn reason(found: &CodeOfForm, archives: &[String]) -> String {
         }
         (Some(reason), _) => reason.to_owned(),
         (None, DeviceCodePlace::Wrapper) => "it is not split; the warnings say why".to_owned(),
+        (None, DeviceCodePlace::Data) if *may_be_wrapped && found.is_bundle_in_data() => {
+            let registered = "or registered by a function that is looked up by dlsym";
+            format!("loaded by address, {registered}: then it is split if the input is unpacked first")
+        }
         (None, DeviceCodePlace::Data) => "loaded by address".to_owned(),
         (None, DeviceCodePlace::Unloaded) => "not loaded with its file, which a program may read for it".to_owned(),
         (None, DeviceCodePlace::Object) => "read by a linker, not by a HIP runtime".to_owned(),

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::content_code::{ContentCode, tally};
 use super::{Destination, Plan};
-use crate::binary::FileCode;
+use crate::binary::{FileCode, has_bundles};
 use crate::devicecode::{
     CodeOfForm, DeviceCodePlace, Effort, UnpackedFile, code_by_name, code_of_file, files_behind, unpacked,
 };
@@ -32,6 +32,7 @@ pub enum Fate {
 
 /// The device code of a file.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct CodeOfFile {
     /// The path in the input.
     pub path: EntryPath,
@@ -41,6 +42,9 @@ pub struct CodeOfFile {
     pub archives: Vec<String>,
     /// Whether the search stopped early, because too much looks like code.
     pub is_unfinished: bool,
+    /// Whether wrappers may lead to bundles in its data: they were not looked for, since it is deflated and its dynamic strings do not
+    /// name what registers them.
+    pub(crate) may_be_wrapped: bool,
     /// Whether a zip file is behind it, whose files are searched by themselves.
     has_zip: bool,
     /// Whether it is or has an archive that is not searched: one in an archive, or of a format that is not read.
@@ -61,7 +65,8 @@ impl CodeOfFile {
         let is_kept = targets.try_for_each(|target| memory.add_entry(target.processor().as_bytes())).is_ok();
         let found = if is_kept { all } else { Vec::new() };
         let is_unfinished = is_unfinished || !is_kept;
-        Self { path, found, archives, is_unfinished, has_zip, has_archive, damage, _memory: memory }
+        let may_be_wrapped = false;
+        Self { path, found, archives, is_unfinished, may_be_wrapped, has_zip, has_archive, damage, _memory: memory }
     }
 
     /// That of a file in an archive, of which planning says nothing. What is behind wrappers is found as other data is.
@@ -158,5 +163,8 @@ fn of_entry(
         }
     };
     let all = known.wrapped.into_iter().chain(moved).map(|found| (fate, found)).collect();
-    Some(CodeOfFile::new(entry.path.clone(), all, known.code, known.damage))
+    let is_deflated = || content.member().is_some_and(|member| member.packed().deflated);
+    let is_in_data = known.code.found.iter().any(|found| fate == Fate::Stays && found.is_bundle_in_data());
+    let may_be_wrapped = is_in_data && !known.is_fat && is_deflated() && has_bundles(content);
+    Some(CodeOfFile { may_be_wrapped, ..CodeOfFile::new(entry.path.clone(), all, known.code, known.damage) })
 }

@@ -515,3 +515,22 @@ fn symlinks_of_an_unpacked_root_are_followed_in_it() {
         fs::remove_file(link).unwrap();
     }
 }
+
+/// Of a deflated library, only all of its data shows that it has wrappers.
+#[test]
+fn a_library_that_registers_its_code_by_dlsym_is_split_if_it_is_unpacked() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let mut library = fixture("plain.so");
+    let name = b"__hipRegisterFatBinary";
+    for at in memchr::memmem::find_iter(&library.clone(), name) {
+        library[at + name.len() - 1] = b'!';
+    }
+    fs::create_dir(place.join("in")).unwrap();
+    fs::write(place.join("in/plain.so"), &library).unwrap();
+    fs::write(place.join("k.zip"), zipped(&[("plain.so", library)])).unwrap();
+    says(place, &["inspect", "k.zip"], 0, "looked up by dlsym: then it is split if the input is unpacked first");
+    says(place, &["inspect", "in"], 0, "gfx90a");
+    let found = crate::common::ran(place, &["inspect", "in"]).1;
+    assert!(!found.contains("by address"), "{found}");
+}
