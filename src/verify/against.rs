@@ -27,20 +27,27 @@ pub(super) struct Comparison<'a> {
     /// The databases, including those of the fat input, which may be in no part.
     databases: Databases,
     own: OwnFiles,
+    pub(super) progress: &'a Progress,
     /// Code objects in archives, by archive, name and target, that belong to a wrapper of the fat input.
     pub(super) accounted: Mutex<HashSet<(usize, String, String)>>,
 }
 
 impl<'a> Comparison<'a> {
-    pub(super) fn new(fats: &'a [Input], fat_name: Option<&'a str>, context: &'a Context<'a>) -> Self {
+    pub(super) fn new(
+        fats: &'a [Input],
+        fat_name: Option<&'a str>,
+        context: &'a Context<'a>,
+        progress: &'a Progress,
+    ) -> Self {
         let Context { parts, choices, resources, .. } = *context;
         let of_parts = parts.files().map(|file| (file.path, file.content));
         let databases = choices.databases.of(fats.iter().flat_map(Input::files).chain(of_parts), resources);
         let own = OwnFiles::of(context, fats, fat_name, &databases);
-        Self { fats, context, databases, own, accounted: Mutex::default() }
+        Self { fats, context, databases, own, progress, accounted: Mutex::default() }
     }
 
-    pub(super) fn run(&self, progress: &Progress) {
+    pub(super) fn run(&self) {
+        let progress = self.progress;
         let mut entries = BTreeMap::<&EntryPath, Vec<&Entry>>::new();
         let is_in_parts = |path: &EntryPath| self.context.parts.all.iter().any(|part| part.input.entry(path).is_some());
         let is_left = |entry: &Entry| is_lock(entry) && !is_in_parts(&entry.path);

@@ -85,10 +85,14 @@ impl Comparison<'_> {
     fn note_hashes(&self, path: &EntryPath, content: &Arc<dyn Content>, fat: &FatBuild) {
         let bundles: Vec<_> =
             fat.bundles.iter().flatten().filter_map(|code| code.iter().find_map(|it| it.bundle.as_ref())).collect();
+        let size = |bundle: &&Arc<Compressed>| bundle.whole().size();
+        self.progress.expect(bundles.iter().map(size).sum());
         let is_wrong = |bundle: &&&Arc<Compressed>| {
             // Held so that it is decompressed once.
             let _held = bundle.is_decompressed_in_memory().then(|| bundle.pin_whole());
-            has_own_hash(content, bundle).is_ok_and(|is_own| !is_own)
+            let is_wrong = has_own_hash(content, bundle).is_ok_and(|is_own| !is_own);
+            self.progress.advance(size(bundle));
+            is_wrong
         };
         let wrong = bundles.par_iter().with_max_len(1).filter(is_wrong).count();
         if wrong > 0 {

@@ -209,7 +209,7 @@ impl FatInput {
         let Context { parts, distributions, resources, findings, .. } = *context;
         if let (FatForm::Artifacts(artifacts), Some(component)) = (&self.form, &parts.component) {
             let fats = artifacts.of_component(component, resources)?;
-            Comparison::new(&fats, None, context).run(progress);
+            Comparison::new(&fats, None, context, progress).run();
             return Ok(Pairing::Compared(None));
         }
         // A directory of wheels, or an installation, may contain several splits, and wheels that none was made of.
@@ -243,7 +243,7 @@ impl FatInput {
                  archive or an image first"
             );
         }
-        Comparison::new(&[fat], name.as_deref(), context).run(progress);
+        Comparison::new(&[fat], name.as_deref(), context, progress).run();
         Ok(Pairing::Compared(name))
     }
 

@@ -7,11 +7,13 @@ use std::slice;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use kpackfs::metrics::Progress;
+use kpackfs::resources::Resources;
 use kpackfs::verify::{Rule, VerifyOptions};
 use tempfile::TempDir;
 
 use crate::verify::installations::{DEVICE, FAMILY, HOST, fat, installed, installed_by_pip, wheel, wheels};
-use crate::verify::splits::{verify, write_at};
+use crate::verify::splits::{copy, verify, write_at};
 use crate::verify::wheels::{split, unpacked};
 
 /// A split installed for one GPU.
@@ -245,4 +247,25 @@ fn environments_are_compared_with_their_records() {
         let paths: Vec<_> = report.findings.iter().map(|it| it.path.clone()).collect();
         assert_eq!(paths, [other.join("fat/version.py").display().to_string()]);
     }
+}
+
+/// The content of compressed bundles is read for their hashes.
+#[test]
+fn hashes_of_the_fat_input_are_part_of_the_progress() {
+    let place = tempfile::tempdir().unwrap();
+    let more = |name: &str| {
+        let (fat, out) = (place.path().join(name), place.path().join(format!("{name}.split")));
+        copy(&Path::new("tests/fixtures").join(name), &fat.join("x.so"));
+        split(&fat, &out, &[]);
+        let processed = |against: &[PathBuf]| {
+            let (progress, resources) = (Progress::default(), Resources::new(64 << 20));
+            let named = kpackfs::opened::recognise_all_unproved(slice::from_ref(&out)).unwrap();
+            kpackfs::verify::verify(&named, against, &VerifyOptions::default(), &resources, &progress).unwrap();
+            assert_eq!(progress.processed(), progress.all().0);
+            progress.processed()
+        };
+        let of_comparison = processed(slice::from_ref(&fat)) - processed(&[]);
+        of_comparison - fs::metadata(fat.join("x.so")).unwrap().len()
+    };
+    assert!(more("ccob-v3.so") > more("plain.so"));
 }
