@@ -179,6 +179,12 @@ impl Distribution<'_> {
         self.named().filter(|path| !Part::is_metadata(path))
     }
 
+    /// Whether its RECORD names anything else than metadata. What was in `*.data` is often out of the directory of packages.
+    pub(super) fn installs_anything(&self) -> bool {
+        let is_payload = |row: &RecordRow| EntryPath::new(&row.path).ok().is_none_or(|path| !Part::is_metadata(&path));
+        self.rows.iter().flatten().any(is_payload)
+    }
+
     /// The paths in its part of what its RECORD names.
     pub(super) fn recorded(&self) -> impl Iterator<Item = EntryPath> {
         self.named().filter_map(|path| self.part.recorded(&path))

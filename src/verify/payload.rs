@@ -96,7 +96,7 @@ pub(super) fn check_payload(context: &Context<'_>) {
     }
     let packaging = parts.packaging();
     for device in distributions.iter().filter(|it| it.role == Role::Device) {
-        if device.rows.is_some() && device.payload().next().is_none() {
+        if device.rows.is_some() && !device.installs_anything() {
             findings.add(Rule::DeviceEmpty, device.label(), "it installs no archive and no file of a database");
         }
         let own = device.name().and_then(|(name, _)| part_in(&name)).filter(BundleKey::is_known);

@@ -16,6 +16,7 @@ mod neighbours;
 mod nothing;
 mod places;
 mod records;
+mod schemes;
 mod splits;
 mod thin;
 mod views;
