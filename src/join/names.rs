@@ -46,8 +46,9 @@ impl<'a> Names<'a> {
 
     fn kind(&self, path: &EntryPath) -> Option<&'a EntryKind> {
         let found = self.moved.get(path).copied().or_else(|| self.input.entry(path).map(|entry| &entry.kind));
-        // Each wheel has another name for the directory of files that are installed elsewhere.
-        found.or_else(|| (path.depth() == 1 && is_elsewhere(path)).then_some(&EntryKind::Directory))
+        // Each wheel has another name for the directory of files that are installed elsewhere, and may have none for that of
+        // `data`, in which programs are.
+        found.or_else(|| (path.depth() <= 2 && is_elsewhere(path)).then_some(&EntryKind::Directory))
     }
 
     /// The entry to which a path leads.

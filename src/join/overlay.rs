@@ -136,7 +136,7 @@ impl WheelOverlay {
         self.wheels.push(OverlaidWheel { path: path.clone(), part: part.clone() });
         let (mut files, data) = (Vec::new(), self.data());
         for entry in std::mem::take(&mut input.entries) {
-            let installed = wheel::installed_with(&entry.path, &data);
+            let installed = wheel::moved(&entry.path, &data);
             if is_gone(&entry, &installed) {
                 continue;
             }

@@ -70,7 +70,8 @@ impl Naming<'_> {
     fn add(&mut self, fat: Fat, plan: &mut Plan) {
         let Some(entry) = self.input.entries.get(fat.entry) else { return };
         let EntryKind::File { content, link_group } = &entry.kind else { return };
-        let Some(root) = self.roots.of(&entry.path) else {
+        let path = self.roots.place(&entry.path);
+        let Some(root) = self.roots.of(&path) else {
             plan.refuse(&entry.path, &"it is outside of the overlay roots");
             return;
         };
@@ -84,7 +85,7 @@ impl Naming<'_> {
             set_place(plan, fat.entry, place.clone());
             return;
         }
-        let (archives, binary, rewritten) = match self.name(fat, &entry.path, content, root) {
+        let (archives, binary, rewritten) = match self.name(fat, &path, content, root) {
             Ok(named) => named,
             Err(error) => return plan.refuse(&entry.path, &error),
         };

@@ -44,7 +44,12 @@ impl Roots {
         }
     }
 
-    /// The overlay root of a file; `None` if the file is below none.
+    /// The path of a binary among the archives that it can have next to it.
+    pub(super) fn place(&self, path: &EntryPath) -> EntryPath {
+        if self.is_wheel { wheel::among_data(path) } else { path.clone() }
+    }
+
+    /// The overlay root of a file at this place; `None` if it is below none.
     pub(super) fn of(&self, path: &EntryPath) -> Option<EntryPath> {
         match &self.kind {
             RootKind::Given(roots) => {

@@ -35,7 +35,7 @@ pub(crate) use dist_info::text;
 pub(crate) use edited_record::{LineEdit, edited_record};
 pub(crate) use gpu_requirements::{GpuRequirement, PartExtra, replaced_distribution};
 pub use gpu_requirements::{KnownExtras, Requirements, StatedExtras};
-pub(crate) use installed::installed_with;
+pub(crate) use installed::{among_data, installed_with, moved};
 pub use installed::{installed, is_elsewhere};
 pub use metadata::{Edited, Metadata};
 pub use name::{WheelName, file_tags, normalise};

@@ -63,8 +63,10 @@ fn installed(wheels: &[PathBuf], scripts: &str) -> TempDir {
 #[test]
 fn code_of_every_scheme_is_found_where_installers_put_it() {
     for (files, scripts, archives) in [
-        (&[("data/lib/x.so", "plain.so")][..], "bin", "lib"),
-        (&[("data/bin/one", "exe-static"), ("data/bin/other", "exe-nopie")], "bin", "bin"),
+        (&[("scripts/tool", "exe-pie")][..], "bin", "bin"),
+        (&[("scripts/tool.exe", "win.exe")], "Scripts", "Scripts"),
+        (&[("data/lib/x.so", "plain.so")], "bin", "lib"),
+        (&[("data/bin/other", "exe-static"), ("scripts/tool", "exe-nopie")], "bin", "bin"),
     ] {
         let out = split_of(files);
         let both = ["fat-", "amd_fat_device_gfx90a-"].map(|start| wheel(&out, start));
@@ -84,4 +86,22 @@ fn code_of_every_scheme_is_found_where_installers_put_it() {
         }
         succeeds(program().args(["why", "--target", "gfx90a"]).arg(environment.path()));
     }
+}
+
+/// Other versions put archives of programs into `scripts`.
+#[test]
+fn archives_among_scripts_are_joined() {
+    let out = split_of(&[("scripts/tool", "exe-pie")]);
+    let [host, device] = ["fat-", "amd_fat_device_gfx90a-"].map(|start| wheel(&out, start));
+    let place = tempfile::tempdir().unwrap();
+    let old = place.path().join(device.file_name().unwrap());
+    let mut from = zip::ZipArchive::new(fs::File::open(&device).unwrap()).unwrap();
+    let mut to = zip::ZipWriter::new(fs::File::create(&old).unwrap());
+    for number in 0..from.len() {
+        let member = from.by_index(number).unwrap();
+        let name = member.name().unwrap().replace(".data/data/bin/", ".data/scripts/");
+        to.raw_copy_file_rename(member, name).unwrap();
+    }
+    to.finish().unwrap();
+    succeeds(program().args(["inspect", "--no-cache", "--require", "gfx90a"]).args([host, old]));
 }

@@ -70,10 +70,10 @@ fn what_a_data_directory_holds_is_installed_in_every_view() {
             }
         }
         let merged = out.path().join("merged/gfx90a");
-        fs::remove_file(merged.join("fat-1.0.data/scripts/tool")).unwrap();
+        fs::remove_file(merged.join("fat-1.0.data/data/bin/tool")).unwrap();
         for against in [None, Some(fat.path())] {
             let report = check(merged.clone(), against);
-            assert!(report.findings.iter().any(|it| it.path.ends_with("scripts/tool")), "{:?}", report.findings);
+            assert!(report.findings.iter().any(|it| it.path.ends_with("data/bin/tool")), "{:?}", report.findings);
         }
         let host = out.path().join("host");
         let overlaid = host.join("amd_fat_device_gfx90a-1.0.dist-info/RECORD");
