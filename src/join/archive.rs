@@ -10,7 +10,7 @@ use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, Blob, KpackError};
 use crate::loader::{DOT_KPACK, archive_root, named_target};
 use crate::rope::{Content, reason_at};
-use crate::source::EntryPath;
+use crate::source::{Attributes, EntryPath};
 
 /// An archive.
 pub(super) struct InputArchive {
@@ -18,6 +18,8 @@ pub(super) struct InputArchive {
     pub(super) path: EntryPath,
     /// Its path in an installation.
     pub(super) installed: EntryPath,
+    /// Who can read it.
+    pub(super) attributes: Attributes,
     pub(super) content: Arc<dyn Content>,
     reader: OnceLock<Result<ArchiveReader, String>>,
     /// Binaries that stay split and may need it.
@@ -38,9 +40,13 @@ pub(super) struct ArchiveName {
 }
 
 impl InputArchive {
-    pub(super) fn new(path: EntryPath, installed: EntryPath, content: Arc<dyn Content>) -> Self {
+    pub(super) fn new(
+        (path, installed): (EntryPath, EntryPath),
+        attributes: Attributes,
+        content: Arc<dyn Content>,
+    ) -> Self {
         let (reader, needed, asked, objects) = (OnceLock::new(), Mutex::default(), Mutex::default(), Mutex::default());
-        Self { path, installed, content, reader, needed, asked, objects }
+        Self { path, installed, attributes, content, reader, needed, asked, objects }
     }
 
     /// A fat binary that has replaced a split one with code in this archive.

@@ -24,7 +24,7 @@ impl InputArchives {
         let linked = linked_archives(input);
         let archives = input.files().filter(|(path, content)| is_archive(path, content) || linked.contains(*path));
         let archive = |(path, content): (&EntryPath, &Arc<_>)| {
-            InputArchive::new(path.clone(), installed(path), Arc::clone(content))
+            InputArchive::new((path.clone(), installed(path)), input.readers_of(path), Arc::clone(content))
         };
         let list: Vec<_> = archives.map(archive).collect();
         let mut numbers = HashMap::<_, Vec<_>>::new();
@@ -152,7 +152,14 @@ fn orphans(
         }
         let object = code(archive, key, target, entry, resources).map_err(|error| stays(&error))?.named();
         let (root, stem) = (name.root.clone(), name.stem.clone());
-        Ok(OrphanCode { archive: archive.path.clone(), root, stem, key: key.to_owned(), object })
+        Ok(OrphanCode {
+            archive: archive.path.clone(),
+            attributes: archive.attributes,
+            root,
+            stem,
+            key: key.to_owned(),
+            object,
+        })
     };
     entries.iter().map(orphan).collect()
 }

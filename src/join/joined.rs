@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::fatbin::{CodeDamage, CodeObject};
 use crate::rope::Content;
-use crate::source::EntryPath;
+use crate::source::{Attributes, EntryPath};
 
 /// The split binaries of an input.
 #[derive(Debug, Default)]
@@ -27,6 +27,8 @@ pub struct Joined {
 pub struct OrphanCode {
     /// The archive in the input.
     pub archive: EntryPath,
+    /// Who can read it.
+    pub attributes: Attributes,
     /// The directory of `.kpack` in an installation.
     pub root: EntryPath,
     /// First part of the archive's name.

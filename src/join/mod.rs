@@ -90,7 +90,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
     }
     joined.warnings.extend(decision.warnings.iter().cloned());
     joined.warnings.extend(decision.left.iter().map(|(path, reason)| format!("{path}: {reason}")));
-    replace(input, candidates, &decision, &gone, installed, &mut joined);
+    replace(input, candidates, (&archives, &decision), &gone, installed, &mut joined);
     joined.orphans = decision.orphans;
     input.entries.retain(|entry| !gone.contains(&entry.path));
     joined
@@ -162,7 +162,7 @@ fn examine(
 fn replace(
     input: &mut Input,
     candidates: Vec<(usize, JoinCandidate)>,
-    decision: &ArchiveDecision,
+    (archives, decision): (&InputArchives, &ArchiveDecision),
     gone: &BTreeSet<EntryPath>,
     installed: impl Fn(&EntryPath) -> EntryPath,
     joined: &mut Joined,
@@ -172,13 +172,16 @@ fn replace(
     let staying: Vec<_> = staying.filter(|path| archive_root(path).is_some()).collect();
     // Of several wheels, everything is where it is installed, or in the data directory of the host wheel.
     let is_laid_over = input.host_wheel().is_some();
-    for (position, JoinCandidate { joined: content, mut form, .. }) in candidates {
+    for (position, JoinCandidate { joined: content, mut form, asked, .. }) in candidates {
         let Some(entry) = input.entries.get_mut(position) else { continue };
         let is_taken = |it: &Archives| staying.iter().any(|path| is_of(path, it));
         let is_in_place = is_laid_over || installed(&entry.path) == entry.path;
         form.archives = form.archives.filter(|archives| is_in_place && !is_taken(archives));
         if let EntryKind::File { content: old, .. } = &mut entry.kind {
             *old = content;
+        }
+        for archive in asked.iter().filter_map(|(number, ..)| archives.get(*number)) {
+            entry.attributes = entry.attributes.for_readers_of(&archive.attributes);
         }
         joined.binaries.insert(entry.path.clone(), Arc::new(form));
     }

@@ -85,11 +85,42 @@ pub struct Attributes {
     pub mtime_nanoseconds: u32,
 }
 
+/// The permissions to read a file.
+const READ: u16 = 0o444;
+
 impl Attributes {
     /// Those of a file that this process would write, for what has no owner: a file on a server, or in another file.
     pub(super) fn of_process() -> Self {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         Self { mode: 0o644, uid, gid, mtime: 0, mtime_nanoseconds: 0 }
+    }
+
+    /// Those of a file that is made of these, so that only those who can read all of them can read it. `None` without any.
+    pub fn of_all(files: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let files: Vec<_> = files.into_iter().collect();
+        let strictest = files.iter().min_by_key(|file| file.mode & READ)?;
+        Some(files.iter().fold(Self { mode: 0o644, ..*strictest }, Self::for_readers_of))
+    }
+
+    /// The same without permission to read for those who cannot read a file with the `other` attributes.
+    #[must_use]
+    pub fn for_readers_of(self, other: &Self) -> Self {
+        let (read, others) = (other.mode & READ, READ & 0o077);
+        let read = match (self.uid == other.uid, self.gid == other.gid) {
+            (true, true) => read,
+            // Members of one group may be others, or the owner, for the other file.
+            (true, false) if read & others == others => read,
+            (true, false) => read & !others,
+            (false, _) if read == READ => read,
+            (false, _) => 0,
+        };
+        Self { mode: self.mode & !READ | self.mode & read, ..self }
+    }
+
+    /// Those of a directory as those of a file that everybody can read who can open files in it by name.
+    #[must_use]
+    pub fn of_way(self) -> Self {
+        Self { mode: (self.mode & 0o111) << 2, ..self }
     }
 
     /// The attributes of a file of the operating system.
@@ -101,5 +132,47 @@ impl Attributes {
             mtime: metadata.mtime(),
             mtime_nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Attributes;
+
+    /// Whether a user, with the groups that it is in, can read a file.
+    fn can_read(file: &Attributes, uid: u32, groups: &[u32]) -> bool {
+        let class = if file.uid == uid { 6 } else { 3 * u16::from(groups.contains(&file.gid)) };
+        file.mode >> class & 4 != 0
+    }
+
+    #[test]
+    fn what_is_made_of_files_is_read_by_those_who_can_read_all_of_them() {
+        let of_mode = |mode: u16| (mode >> 2 & 1) << 8 | (mode >> 1 & 1) << 5 | (mode & 1) << 2;
+        let kinds = (0..8).flat_map(|mode| [(1, 1), (1, 2), (2, 1), (2, 2)].map(|owner| (of_mode(mode), owner)));
+        let files: Vec<_> =
+            kinds.map(|(mode, (uid, gid))| Attributes { mode, uid, gid, mtime: 0, mtime_nanoseconds: 0 }).collect();
+        for (one, other) in files.iter().flat_map(|one| files.iter().map(move |other| (one, other))) {
+            let made = Attributes::of_all([*one, *other]).unwrap();
+            for uid in 1..=3 {
+                for groups in [&[][..], &[1], &[2], &[1, 2]] {
+                    let all = can_read(one, uid, groups) && can_read(other, uid, groups);
+                    assert!(all || !can_read(&made, uid, groups), "{one:?} {other:?} {made:?} {uid} {groups:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn files_that_everybody_reads_make_one_that_everybody_reads() {
+        for (mode, made) in
+            [(0o755, 0o644), (0o644, 0o644), (0o444, 0o644), (0o750, 0o640), (0o4755, 0o644), (0, 0o200)]
+        {
+            let file = Attributes { mode, uid: 1, gid: 1, mtime: 0, mtime_nanoseconds: 0 };
+            assert_eq!(Attributes::of_all([file]).unwrap().mode, made, "{mode:o}");
+        }
+        let [root, user] =
+            [0, 1].map(|id| Attributes { mode: 0o755, uid: id, gid: id, mtime: 0, mtime_nanoseconds: 0 });
+        assert_eq!(Attributes::of_all([root, user]).unwrap().mode, 0o644);
+        assert_eq!(Attributes::of_all([]), None);
     }
 }

@@ -123,6 +123,16 @@ impl Input {
         self.entries.iter().filter_map(|entry| Some((&entry.path, entry.content()?)))
     }
 
+    /// The attributes of a file that only those can read who can open the one at this path. Its time is that of the root.
+    pub(crate) fn readers_of(&self, path: &EntryPath) -> Attributes {
+        let above = std::iter::successors(path.parent(), EntryPath::parent);
+        let way = above.filter_map(|directory| Some(self.entry(&directory)?.attributes.of_way()));
+        let file = self.entry(path).map(|entry| entry.attributes);
+        let readable = Attributes::of_all(file.into_iter().chain(way)).unwrap_or(self.root);
+        let Attributes { mtime, mtime_nanoseconds, .. } = self.root;
+        Attributes { mtime, mtime_nanoseconds, ..readable }
+    }
+
     /// The place to which a path leads.
     pub(crate) fn follow(&self, path: &EntryPath) -> Resolved {
         resolve_links(path, Some(&self.location), |path| self.entry(path).map(|entry| &entry.kind))

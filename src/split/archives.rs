@@ -51,7 +51,7 @@ pub(super) fn assign(
         plan.warnings.extend(not_joined(&of_set));
         of_set.retain(|code| options.targets.contains(&options.packaging.key_of(&code.object.target)));
         let mut entries = archives(input, stem, binaries, roots, options);
-        take_over(input, &mut entries, &of_set, options, &plan.jobs);
+        take_over(&mut entries, &of_set, options, &plan.jobs);
         plan.archives.extend(entries.into_iter().map(|draft| draft.archive(stem, options, &plan.jobs)));
     }
     plan.archives.sort_by(|a, b| a.path.cmp(&b.path));
@@ -90,13 +90,7 @@ fn not_joined(orphans: &[&OrphanCode]) -> Vec<String> {
 }
 
 /// Adds code objects of the input's archives that no binary asks for.
-fn take_over(
-    input: &Input,
-    drafts: &mut Vec<Draft>,
-    orphans: &[&OrphanCode],
-    options: &PlanOptions,
-    jobs: &Arc<BundleJobs>,
-) {
+fn take_over(drafts: &mut Vec<Draft>, orphans: &[&OrphanCode], options: &PlanOptions, jobs: &Arc<BundleJobs>) {
     if orphans.is_empty() {
         return;
     }
@@ -110,11 +104,14 @@ fn take_over(
         let kernel_name = code.key.as_str().into();
         let entry = ArchiveEntry { binary: usize::MAX, kernel_name, wrapper: None, frame };
         match drafts.iter_mut().find(|draft| draft.target == *target) {
-            Some(draft) => draft.entries.push(entry),
+            Some(draft) => {
+                draft.attributes = draft.attributes.for_readers_of(&code.attributes);
+                draft.entries.push(entry);
+            }
             None => drafts.push(Draft {
                 path: archive_path(&code.root, &code.stem, target),
                 target: target.clone(),
-                attributes: Attributes { mode: 0o644, ..input.root },
+                attributes: code.attributes,
                 entries: vec![entry],
             }),
         }
@@ -159,22 +156,23 @@ fn archives(input: &Input, group: &str, binaries: &[NamedBinary], roots: &Roots,
                 used.insert(*number);
             }
         }
-        let mut youngest = (i64::MIN, 0);
+        let (mut youngest, mut files) = ((i64::MIN, 0), Vec::new());
         let mut root: Option<&EntryPath> = None;
         for binary in used.into_iter().filter_map(|number| binaries.get(number)) {
             if let Some(entry) = input.entries.get(binary.fat.entry) {
                 youngest = youngest.max((entry.attributes.mtime, entry.attributes.mtime_nanoseconds));
+                files.push(input.readers_of(&entry.path));
                 // Of roots with one installed path, prefer the one that is not in a data directory.
                 let rank = |root: &EntryPath| (roots.installed(root) != *root, root.clone());
                 root = root.into_iter().chain([&binary.root]).min_by_key(|root| rank(root));
             }
         }
         let (mtime, mtime_nanoseconds) = youngest;
-        let Some(root) = root else { continue };
+        let Some((root, readable)) = root.zip(Attributes::of_all(files)) else { continue };
         archives.push(Draft {
             path: archive_path(root, group, target),
             target: target.clone(),
-            attributes: Attributes { mode: 0o644, mtime, mtime_nanoseconds, ..input.root },
+            attributes: Attributes { mtime, mtime_nanoseconds, ..readable },
             entries,
         });
     }

@@ -1,9 +1,9 @@
 //! What commands may write: never an input, and existing files only with `--force`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
@@ -613,4 +613,33 @@ fn inspect_decides_as_split_does() {
     }
     let output = place.run("inspect tree/missing --max-part 1");
     assert_eq!(output.status.code(), Some(5));
+}
+
+#[test]
+fn archives_are_read_by_those_who_can_read_their_libraries() {
+    for (files, expected) in [
+        (&[("lib/a.so", 0o755, 0o755)][..], &[(".kpack/rocm", 0o644)][..]),
+        (&[("lib/a.so", 0o444, 0o755)], &[(".kpack/rocm", 0o644)]),
+        (&[("lib/a.so", 0o600, 0o755)], &[(".kpack/rocm", 0o600)]),
+        (&[("lib/a.so", 0o755, 0o755), ("own/b.so", 0o640, 0o755)], &[(".kpack/rocm", 0o640)]),
+        (&[("lib/a.so", 0o755, 0o755), ("own/b.so", 0o644, 0o710)], &[(".kpack/rocm", 0o640)]),
+        (
+            &[("usr/lib/a/a.so", 0o755, 0o755), ("usr/lib/b/b.so", 0o600, 0o700)],
+            &[("usr/lib/a/.kpack/a.so", 0o644), ("usr/lib/b/.kpack/b.so", 0o600)],
+        ),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let [tree, out] = ["tree", "out"].map(|name| place.path().join(name));
+        for (path, mode, directory) in files {
+            let path = tree.join(path);
+            common::put(&path, fixture("plain.so"));
+            fs::set_permissions(&path, Permissions::from_mode(*mode)).unwrap();
+            fs::set_permissions(path.parent().unwrap(), Permissions::from_mode(*directory)).unwrap();
+        }
+        succeeds(program().args(["split", "--no-cache", "--quiet", "--output"]).args([&out, &tree]));
+        for (stem, mode) in expected {
+            let archive = out.join(format!("gfx90a/{stem}_gfx90a.kpack"));
+            assert_eq!(archive.metadata().unwrap().mode() & 0o7777, *mode, "{files:?}");
+        }
+    }
 }
