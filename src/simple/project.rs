@@ -1,20 +1,17 @@
 //! A project of an index.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
 
 use super::wheel::{Distinction, IndexedWheel};
 
 /// Two wheels that an installer cannot tell apart.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{} and {}: an index can have one of them only, since both are {name} {version} for the same systems",
-    first.display(),
-    second.display()
+    "{first} and {second}: an index can have one of them only, since both are {name} {version} for the same systems"
 )]
 pub struct SameWheel {
-    first: PathBuf,
-    second: PathBuf,
+    first: String,
+    second: String,
     name: String,
     version: String,
 }
@@ -26,19 +23,19 @@ pub(super) struct Project {
     pub(super) name: String,
     /// By their file names.
     wheels: BTreeMap<String, IndexedWheel>,
-    /// Their inputs, by what tells wheels apart.
-    inputs: HashMap<Distinction, PathBuf>,
+    /// What messages call them, by what tells wheels apart.
+    labels: HashMap<Distinction, String>,
 }
 
 impl Project {
     pub(super) fn new(name: String) -> Self {
-        Self { name, wheels: BTreeMap::new(), inputs: HashMap::new() }
+        Self { name, wheels: BTreeMap::new(), labels: HashMap::new() }
     }
 
     /// Adds a wheel, unless there is one that installers cannot tell from it.
     pub(super) fn add(&mut self, wheel: IndexedWheel) -> Result<(), SameWheel> {
-        let second = wheel.input.clone();
-        if let Some(first) = self.inputs.insert(wheel.distinction(), second.clone()) {
+        let second = wheel.label();
+        if let Some(first) = self.labels.insert(wheel.distinction(), second.clone()) {
             let (name, version) = (self.name.clone(), wheel.name.version.clone());
             return Err(SameWheel { first, second, name, version });
         }

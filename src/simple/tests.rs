@@ -18,6 +18,29 @@ fn wheel(file: &str, requires_python: &str) -> IndexedWheel {
     IndexedWheel::new(name, &metadata, Path::new(file))
 }
 
+/// A wheel with these extras, made of another one.
+fn made(file: &str, extras: &[&str]) -> IndexedWheel {
+    let name = WheelName::parse(file).unwrap();
+    let extras: Vec<_> = extras.iter().map(|extra| format!("Provides-Extra: {extra}\n")).collect();
+    let (distribution, version, extras) = (&name.distribution, &name.version, extras.concat());
+    let text = format!("Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n{extras}");
+    let metadata = Metadata::parse(text.into_bytes(), &EntryPath::new(b"METADATA").unwrap()).unwrap();
+    IndexedWheel::new(name, &metadata, Path::new("in/fat.whl"))
+}
+
+#[test]
+fn a_message_about_two_wheels_says_which_is_which() {
+    let (name, whole) = ("amd_foo_device_gfx90a-1-py3-none-any.whl", "given/amd.foo_device_gfx90a-1-py3-none-any.whl");
+    let mut given = wheel("amd.foo_device_gfx90a-1-py3-none-any.whl", "");
+    given.input = whole.into();
+    let both = [made(name, &[]), given];
+    let [first, second] = [format!("{name} (made of in/fat.whl)"), whole.to_owned()];
+    let error = |wheels: [IndexedWheel; 2]| PackageIndex::new(wheels).unwrap_err().to_string();
+    assert!(error(both.clone()).starts_with(&format!("{first} and {second}: an index can have one")));
+    let [made, given] = both;
+    assert!(error([given, made]).starts_with(&format!("{second} and {first}: an index can have one")));
+}
+
 fn page(index: &PackageIndex, path: &str) -> String {
     let (_, text) = index.pages().into_iter().find(|(it, _)| it.as_bytes() == path.as_bytes()).unwrap();
     text

@@ -59,6 +59,13 @@ impl IndexedWheel {
         (!is_same).then(|| format!("installers refuse it, since its METADATA is that of {name} {version}"))
     }
 
+    /// What messages call it: its input, or its name too if that is another one, as of a device wheel.
+    pub(super) fn label(&self) -> String {
+        let (name, input) = (self.name.to_string(), self.input.display());
+        let is_input = self.input.file_name().is_some_and(|file| file == name.as_str());
+        if is_input { input.to_string() } else { format!("{name} (made of {input})") }
+    }
+
     /// The normalised name of its project.
     pub fn project(&self) -> String {
         normalise(&self.name.distribution)
