@@ -104,9 +104,9 @@ impl<S: Stages> Session<'_, S> {
         }
         let keys = wheels.iter().map(|wheel| wheel.prepared.plan.keys_of_input());
         self.choices.plan.targets.check(&keys.flatten().collect::<BTreeSet<_>>())?;
-        let warnings: Vec<_> = wheels.iter().flat_map(ReleasedWheel::warnings).collect();
-        (self.say)(&[], &warnings);
-        Ok(Release { wheels, resources: Arc::clone(self.resources) })
+        let release = Release { wheels, resources: Arc::clone(self.resources) };
+        (self.say)(&[], &release.warnings());
+        Ok(release)
     }
 
     /// Plans the split of an input, with the jobs of all inputs.

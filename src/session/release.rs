@@ -42,6 +42,15 @@ impl Release {
         Ok(listed)
     }
 
+    /// What installers make of the wheels of an index.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let listed = self.wheels.iter().filter_map(|wheel| wheel.listed().ok()).flatten();
+        // Wheels that cannot be in one index are an error of the commands that make one.
+        let index = PackageIndex::new(listed.map(|wheel| wheel.indexed.clone())).ok();
+        let of_wheels = self.wheels.iter().flat_map(ReleasedWheel::warnings);
+        of_wheels.chain(index.iter().flat_map(PackageIndex::warnings)).collect()
+    }
+
     /// The attributes of directories: those of the newest input.
     pub(crate) fn root(&self) -> Option<Attributes> {
         let roots = self.wheels.iter().map(|wheel| wheel.prepared.input.root);
@@ -87,7 +96,7 @@ impl ReleasedWheel {
     }
 
     /// Why installers refuse wheels that are listed as they are, and which of their signatures are not listed.
-    pub(super) fn warnings(&self) -> Vec<String> {
+    fn warnings(&self) -> Vec<String> {
         let Some(listed) = self.listed().ok().filter(|_| self.prepared.wheels.is_none()) else { return Vec::new() };
         listed.iter().flat_map(ListedWheel::warnings).collect()
     }

@@ -39,6 +39,11 @@ impl PackageIndex {
         Ok(Self { projects })
     }
 
+    /// What installers make of wheels that are right by themselves.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        self.projects.values().flat_map(Project::warnings)
+    }
+
     /// All pages, with their paths in the index.
     pub fn pages(&self) -> Vec<(EntryPath, String)> {
         let names: Vec<_> = self.projects.keys().map(String::as_str).collect();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::wheel::{Distinction, IndexedWheel};
+use crate::text::some_of;
 
 /// Two wheels that an installer cannot tell apart.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +52,28 @@ impl Project {
     /// All versions.
     pub(super) fn versions(&self) -> BTreeSet<&str> {
         self.wheels().map(|wheel| wheel.name.version.as_str()).collect()
+    }
+
+    /// A warning for each version of which not all wheels have the same extras.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
+        let mut versions = BTreeMap::<_, Vec<_>>::new();
+        for wheel in self.wheels() {
+            versions.entry(wheel.distinction().0).or_default().push(wheel);
+        }
+        versions.into_values().filter_map(|wheels| {
+            let version = &wheels.first()?.name.version;
+            let extras: BTreeSet<_> = wheels.iter().flat_map(|wheel| &wheel.extras).collect();
+            let is_of_all = |extra: &&String| wheels.iter().all(|wheel| wheel.extras.contains(*extra));
+            let of_some: Vec<_> = extras.into_iter().filter(|extra| !is_of_all(extra)).collect();
+            (!of_some.is_empty()).then(|| {
+                format!(
+                    "{} {version}: only some of its wheels have the extras {}; uv lock takes those of one wheel for all systems, and \
+                     leaves out device wheels of the others",
+                    self.name,
+                    some_of(of_some)
+                )
+            })
+        })
     }
 
     /// Whether size and digest of all wheels are known.

@@ -41,6 +41,29 @@ fn a_message_about_two_wheels_says_which_is_which() {
     assert!(error([given, made]).starts_with(&format!("{second} and {first}: an index can have one")));
 }
 
+#[test]
+fn wheels_of_one_version_with_other_extras_are_named() {
+    let warnings = |wheels: &[(&str, &[&str])]| {
+        let index = PackageIndex::new(wheels.iter().map(|(file, extras)| made(file, extras))).unwrap();
+        index.warnings().collect::<Vec<_>>()
+    };
+    let [linux, windows] = ["a-1.0-py3-none-linux_x86_64.whl", "a-1.0.0-py3-none-win_amd64.whl"];
+    let of_a = warnings(&[
+        (linux, &["all", "device-gfx90a"]),
+        (windows, &["all", "device_gfx1100"]),
+        ("b-1.0-py3-none-any.whl", &[]),
+    ]);
+    let [warning] = &*of_a else { panic!("{of_a:?}") };
+    assert!(
+        warning.starts_with("a 1.0: only some of its wheels have the extras device-gfx1100 and device-gfx90a;"),
+        "{warning}"
+    );
+    let other_version = "a-2.0-py3-none-win_amd64.whl";
+    for same in [[(linux, &["x", "y-z"][..]), (windows, &["y_z", "X"])], [(linux, &["x"]), (other_version, &["y"])]] {
+        assert_eq!(warnings(&same), [""; 0]);
+    }
+}
+
 fn page(index: &PackageIndex, path: &str) -> String {
     let (_, text) = index.pages().into_iter().find(|(it, _)| it.as_bytes() == path.as_bytes()).unwrap();
     text

@@ -32,6 +32,8 @@ pub struct IndexedWheel {
     metadata_sha256: [u8; 32],
     /// Name and version in METADATA.
     stated: (String, String),
+    /// The extras that it declares, normalised.
+    pub(super) extras: BTreeSet<String>,
     /// The versions of Python that it requires.
     pub requires_python: Option<String>,
     /// Why installers are not to choose it unless its version is asked for (PEP 592). May be empty.
@@ -48,8 +50,9 @@ impl IndexedWheel {
         let requires_python = metadata.requires_python().map(str::to_owned);
         let metadata_sha256 = Sha256::of(&metadata.bytes());
         let stated = (normalise(&metadata.name), metadata.version.clone());
-        let (input, yanked, has_gpg_signature) = (input.to_owned(), None, false);
-        Self { name, input, metadata_sha256, stated, requires_python, yanked, has_gpg_signature, sums: None }
+        let (input, extras) = (input.to_owned(), metadata.extras());
+        let (yanked, has_gpg_signature, sums) = (None, false, None);
+        Self { name, input, metadata_sha256, stated, extras, requires_python, yanked, has_gpg_signature, sums }
     }
 
     /// Why installers refuse it: METADATA does not agree with the file name.
