@@ -10,10 +10,11 @@ use super::MAX_LINKS;
 
 /// A mount whose daemon is stopped.
 #[derive(Debug)]
-pub(crate) struct StoppedMount {
-    pub(crate) mount_point: PathBuf,
+pub struct StoppedMount {
+    /// Where it is mounted.
+    pub mount_point: PathBuf,
     /// The daemon.
-    pub(crate) process: i32,
+    pub process: i32,
 }
 
 impl fmt::Display for StoppedMount {

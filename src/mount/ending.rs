@@ -115,9 +115,7 @@ pub fn check_running<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<()
         ours.filter_map(stopped).collect()
     });
     paths.into_iter().try_for_each(|path| match disk::stopped_mount_of(path) {
-        Some(StoppedMount { mount_point, process }) => {
-            Err(MountError::Stopped { path: path.to_owned(), mount: mount_point.clone(), process: *process })
-        }
+        Some(mount) => Err(MountError::Stopped { path: path.to_owned(), mount }),
         None => Ok(()),
     })
 }

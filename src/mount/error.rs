@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::disk::StoppedMount;
 use crate::fs::RingError;
 use crate::threads::ThreadError;
 
@@ -40,11 +41,8 @@ pub enum MountError {
     )]
     InDeadMount { path: PathBuf, mount: PathBuf },
     /// A path leads into a mount whose daemon is stopped.
-    #[error(
-        "{}: the daemon of the mount {} is stopped, so that it answers nothing; `kill -CONT {process}` lets it go on",
-        path.display(), mount.display()
-    )]
-    Stopped { path: PathBuf, mount: PathBuf, process: i32 },
+    #[error("{}: {mount}", path.display())]
+    Stopped { path: PathBuf, mount: &'static StoppedMount },
     /// The kernel refused to mount.
     #[error("{}: cannot be mounted on: {source}", path.display())]
     Mount { path: PathBuf, source: io::Error },
