@@ -58,9 +58,10 @@ impl LocatedStatement {
         if !path.is_file() {
             return Ok(None);
         }
-        let bytes = disk::read(&path, Parser::Statement).map_err(|error| match error.raw_os_error() {
-            Some(libc::ESTALE) => changed_mount(directory).unwrap_or_else(|| SourceError::at(&path)(error).into()),
-            _ => SourceError::at(&path)(error).into(),
+        let bytes = disk::read(&path, Parser::Statement).map_err(|error| {
+            let is_stale = error.raw_os_error() == Some(libc::ESTALE);
+            let changed = is_stale.then(|| changed_mount(directory)).flatten();
+            changed.unwrap_or_else(|| SourceError::at(&path)(error).into())
         })?;
         Self::parse(path.display().to_string(), &bytes).map(Some)
     }
