@@ -102,7 +102,7 @@ impl Attributes {
         Some(files.iter().fold(Self { mode: 0o644, ..*strictest }, Self::for_readers_of))
     }
 
-    /// The same without permission to read for those who cannot read a file with the `other` attributes.
+    /// These attributes, but without permission to read for everybody who cannot read a file that has `other`.
     #[must_use]
     pub fn for_readers_of(self, other: &Self) -> Self {
         let (read, others) = (other.mode & READ, READ & 0o077);
