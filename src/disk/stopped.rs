@@ -20,8 +20,11 @@ pub struct StoppedMount {
 impl fmt::Display for StoppedMount {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mount_point, process } = self;
-        let (mount, what) = (mount_point.display(), "is stopped, so that it answers nothing");
-        write!(formatter, "the daemon of the mount {mount} {what}; `kill -CONT {process}` lets it go on")
+        write!(
+            formatter,
+            "the daemon of the mount {} is stopped, so that it answers nothing; `kill -CONT {process}` lets it go on",
+            mount_point.display()
+        )
     }
 }
 
