@@ -38,7 +38,8 @@ impl Publication {
     /// is replaced only by `force`. `wait` is called before waiting for another run.
     pub(crate) fn begin(
         place: &BucketPlace,
-        (allow_http, force): (bool, bool),
+        allow_http: bool,
+        force: bool,
         last: &str,
         resources: &Resources,
         wait: impl Fn(Duration),

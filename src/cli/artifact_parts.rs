@@ -8,7 +8,7 @@ use super::limits::LimitOptions;
 use super::mount_reports::{live_reports, manifest_reports};
 use super::prepare::save_index;
 use super::terminal;
-use super::writing::{OutputTarget, clear_set_id};
+use super::writing::{OutputTarget, ViewsToPublish, WorkBefore, clear_set_id};
 use crate::artifact::{ArtifactName, GENERIC};
 use crate::export::StatementChange;
 use crate::kpack::{ArchiveRope, make_archives, unmade_size};
@@ -103,9 +103,10 @@ impl PreparedParts {
         let archives: Vec<&ArchiveRope> =
             self.parts.iter().flat_map(|part| part.archives().map(|(_, archive)| &**archive)).collect();
         let make = |progress: &Progress| make_archives(&archives, &progress.done);
-        let sized = (PartChoice::Gpus, || Ok(self.sized(&tree)));
-        let before = (unmade_size(&archives), make);
-        let places = to.publish_views((&tree, &views), (&stated, ours), before, sized, &self.resources)?;
+        let before = WorkBefore { bytes: unmade_size(&archives), make };
+        let (tree, views, stated, choice) = (&tree, &*views, &*stated, PartChoice::Gpus);
+        let to_publish = ViewsToPublish { tree, views, stated, ours, choice };
+        let places = to.publish_views(to_publish, before, || Ok(self.sized(tree)), &self.resources)?;
         save_index(&self.resources);
         Ok(places)
     }
@@ -148,7 +149,7 @@ impl PreparedParts {
             let name = part.name.to_string();
             let node = tree.resolve(ROOT, &EntryPath::root().child(name.as_bytes()))?;
             let key = part.name.family.parse().ok().filter(|_| part.name.family != GENERIC);
-            Some(SizedPart::of_node(name, key.map_or(PartGpus::All, PartGpus::Key), (tree, node)))
+            Some(SizedPart::of_node(name, key.map_or(PartGpus::All, PartGpus::Key), tree, node))
         };
         self.parts.iter().filter_map(sized).collect()
     }

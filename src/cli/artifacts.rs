@@ -69,8 +69,8 @@ fn prepare_artifacts(named: &NamedPath, options: &SplitOptions) -> anyhow::Resul
         bail!("--overlay-root: the manifest of an artifact says what its overlay roots are");
     }
     let resources = resources(input, options)?;
-    let (of, jobs) = ((&**input, found), BundleJobs::new(&resources));
-    let artifacts = show_bytes("Planning", |progress| Artifacts::split(of, &choices, &jobs, progress))?;
+    let jobs = BundleJobs::new(&resources);
+    let artifacts = show_bytes("Planning", |progress| Artifacts::split(input, found, &choices, &jobs, progress))?;
     let Artifacts { parts, split, notes, failures, inputs } = artifacts;
     warn(&notes);
     for error in &failures {

@@ -52,7 +52,7 @@ impl OutputTarget<'_> {
         let options = SplitOptions { without_disk: !options.resources.keeps_frames(), ..options.clone() };
         let (release, wheels, root) = self.open_release(named, &options)?;
         let last = format!("{SIMPLE}/{PAGE}");
-        let publication = Publication::begin(&place, (allow_http, self.force), &last, &release.resources, note_wait)?;
+        let publication = Publication::begin(&place, allow_http, self.force, &last, &release.resources, note_wait)?;
         let published = show_bytes("Uploading", |progress| -> anyhow::Result<_> {
             let mut published = Published::default();
             self.write_files(&release, root, &publication, &mut published, progress)?;

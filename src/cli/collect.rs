@@ -155,7 +155,7 @@ impl Collect {
         collected.measure(common.as_deref().filter(|common| common.is_dir()))?;
         let prepared = &collected.prepared;
         if let Some(file) = &self.html {
-            write_page(file, &Page::new((&prepared.input, &prepared.plan, None), None, true).html())?;
+            write_page(file, &Page::new(prepared.planned(), None, true).html())?;
         }
         save_index(&prepared.resources);
         printed(self.print(&collected, written.as_ref()))?;

@@ -15,7 +15,7 @@ use super::prepare::answers;
 use super::progress::show_bytes;
 use super::said::WrittenOutput;
 use super::terminal::warn;
-use super::writing::{Writing, archives_in, clear_set_id, write_views};
+use super::writing::{WorkBefore, Writing, archives_in, clear_set_id, write_views};
 use crate::collect::code_of;
 use crate::disk::{PREFIX, parent};
 use crate::export::{
@@ -90,7 +90,7 @@ impl ResultOptions {
                 self.said(output, &places, &collected.gpus)
             }
             Err(error) => match error.downcast::<TooLarge>() {
-                Ok(TooLarge(judgement)) => Err(self.advised(judgement, collected, (output, inputs), again)?.into()),
+                Ok(TooLarge(judgement)) => Err(self.advised(judgement, collected, output, inputs, again)?.into()),
                 Err(error) => Err(error),
             },
         }
@@ -98,9 +98,9 @@ impl ResultOptions {
 
     /// Writes what was collected, without its names. Fails if it is too large.
     fn stage(&self, collected: &Collected, place: &Path, inputs: &Inputs) -> anyhow::Result<(Output, Vec<PathBuf>)> {
-        let Prepared { input, plan, resources, .. } = &collected.prepared;
+        let resources = &collected.prepared.resources;
         let (_, arch, thin) = collected.view();
-        let (mut tree, _) = view::lay_out_listed((input, plan, None), &arch, &thin)?;
+        let (mut tree, _) = view::lay_out_listed(collected.prepared.planned(), &arch, &thin)?;
         if !self.keep_set_id {
             clear_set_id(&mut tree);
         }
@@ -119,7 +119,7 @@ impl ResultOptions {
         gone.retain(|entry| !parts.contains(entry));
         let replace = Replace::all(self.force);
         let mut staged = Output::prepare(directory, &parts, &gone, &replace, inputs, &resources.store, warn)?;
-        self.write_pieces(&tree, (&pieces, &views), &mut staged, &collected.prepared)?;
+        self.write_pieces(&tree, &pieces, &views, &mut staged, &collected.prepared)?;
         Ok((staged, places))
     }
 
@@ -168,7 +168,8 @@ impl ResultOptions {
     fn write_pieces(
         &self,
         tree: &Tree,
-        (pieces, views): (&[WrittenPiece], &[(EntryPath, PathBuf)]),
+        pieces: &[WrittenPiece],
+        views: &[(EntryPath, PathBuf)],
         output: &mut Output,
         prepared: &Prepared,
     ) -> anyhow::Result<()> {
@@ -185,7 +186,7 @@ impl ResultOptions {
             self.limits.check(|| Ok(unpacked()), PartChoice::Gpus)
         };
         let make = |progress: &Progress| make_archives(&archives, &progress.done);
-        let before = (unmade_size(&archives), make);
+        let before = WorkBefore { bytes: unmade_size(&archives), make };
         let files = write_views(tree, &unpacked, before, WantedSums::new(), self.writing, check, &prepared.resources)?;
         output.add_made(files);
         show_bytes("Packing", |progress| {
@@ -206,7 +207,8 @@ impl ResultOptions {
         &self,
         judgement: Judgement,
         collected: &Collected,
-        (place, inputs): (&Path, &Inputs),
+        place: &Path,
+        inputs: &Inputs,
         again: CollectFor<'_>,
     ) -> anyhow::Result<TooLarge> {
         let (gpus, Some(limit)) = (&collected.gpus, self.limits.max_part) else { return Ok(TooLarge(judgement)) };
@@ -292,7 +294,7 @@ fn packed_files(
 fn sized(tree: &Tree, piece: &WrittenPiece) -> Option<SizedPart> {
     let node = tree.resolve(ROOT, &piece.view)?;
     let name = piece.place.file_name().unwrap_or(piece.place.as_os_str()).to_string_lossy().into_owned();
-    Some(SizedPart::of_node(name, piece.gpus.clone(), (tree, node)))
+    Some(SizedPart::of_node(name, piece.gpus.clone(), tree, node))
 }
 
 /// The place of a piece: in a directory, or next to a file.

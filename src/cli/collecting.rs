@@ -133,7 +133,7 @@ impl Collecting {
         // What cannot be read has no code that a GPU could be served by.
         report.add_uncovered(&coverage(&prepared, if has_code { &served } else { gpus }));
         report.keep_planned(&prepared.input, &prepared.plan, &served);
-        report.state_in((&mut prepared.input, &mut prepared.plan), gpus, has_archives)?;
+        report.state_in(&mut prepared.input, &mut prepared.plan, gpus, has_archives)?;
         Ok(Collected { prepared, report, gpus: served, has_archives })
     }
 }
@@ -150,8 +150,7 @@ impl Collected {
     /// Takes note of the sizes that are known without more work, or by what is in `written`.
     pub(super) fn measure(&mut self, written: Option<&Path>) -> anyhow::Result<()> {
         let (view, arch, thin) = self.view();
-        let Prepared { input, plan, .. } = &self.prepared;
-        let (tree, _) = view::lay_out_listed((input, plan, None), &arch, &thin)?;
+        let (tree, _) = view::lay_out_listed(self.prepared.planned(), &arch, &thin)?;
         let files = tree.resolve(ROOT, &view).map(|root| tree.files_below(root)).unwrap_or_default();
         let known = |(path, body): (EntryPath, Body)| Some((path.to_string(), body.bounds().known()?));
         let sizes: HashMap<_, _> = files.into_iter().filter_map(known).collect();

@@ -71,7 +71,7 @@ impl RequireOptions {
         locations: &[PathBuf],
     ) -> anyhow::Result<Option<Coverage>> {
         let requirement = self.requirement();
-        let judge = || Ok(Coverage::of(&requirement, vec![judged(prepared, code, (None, locations), &requirement)?]));
+        let judge = || Ok(Coverage::of(&requirement, vec![judged(prepared, code, None, locations, &requirement)?]));
         self.is_given().then(judge).transpose()
     }
 
@@ -88,7 +88,7 @@ impl RequireOptions {
         let wheels = release.wheels.iter().zip(of_each(release, &requirement));
         let of_wheels = wheels.filter(|(_, own)| !own.gpus.is_empty()).map(|(wheel, own)| {
             let (name, code) = (wheel.name()?.to_string(), search(&wheel.prepared));
-            judged(&wheel.prepared, &code, (Some(&name), &[]), &own)
+            judged(&wheel.prepared, &code, Some(&name), &[], &own)
         });
         let covered = of_wheels.collect::<anyhow::Result<_>>()?;
         let distributions = release.wheels.iter().map(|wheel| Ok(wheel.name()?.to_string()));
@@ -105,7 +105,7 @@ impl RequireOptions {
         let requirement = self.requirement();
         let of_components = components.iter().map(|component| {
             let (prepared, code) = examine(component)?;
-            judged(&prepared, &code, (component.name.as_deref(), &[]), &requirement)
+            judged(&prepared, &code, component.name.as_deref(), &[], &requirement)
         });
         Ok(Coverage::of(&requirement, of_components.collect::<anyhow::Result<_>>()?))
     }
@@ -115,7 +115,8 @@ impl RequireOptions {
 fn judged(
     prepared: &Prepared,
     code: &[CodeOfFile],
-    (within, locations): (Option<&str>, &[PathBuf]),
+    within: Option<&str>,
+    locations: &[PathBuf],
     requirement: &Requirement,
 ) -> anyhow::Result<InputCoverage> {
     let Prepared { input, joined, plan, resources, .. } = prepared;

@@ -104,7 +104,7 @@ impl ImageOutput<'_> {
         let sets: Vec<_> = gpus.iter().map(|(gpus, _)| (**gpus).clone()).collect();
         parts.warnings.iter().for_each(|warning| warn(warning));
         let form = self.form(&prepared, &parts)?;
-        let division = Division::new(&image, (&prepared.input, &prepared.plan), (parts, form), &options, &sets)?;
+        let division = Division::new(&image, &prepared.input, &prepared.plan, parts, form, &options, &sets)?;
         report(&prepared, &division);
         report_artifacts(&image.image);
         let compression = match self.options.layer_compression {

@@ -133,14 +133,15 @@ impl Inspect {
 
     /// Reports what is in one input.
     fn inspect_one(&self, prepared: &Prepared, layers: Vec<LayerSummary>, style: Style) -> anyhow::Result<ExitCode> {
-        let planned = (&prepared.input, &prepared.plan, prepared.wheels.as_ref());
-        let measure = || Ok(show_bytes("Measuring", |progress| Sizes::make(planned.1, planned.2, progress))?);
+        let planned = prepared.planned();
+        let measure = || Ok(show_bytes("Measuring", |progress| Sizes::make(planned.plan, planned.wheels, progress))?);
         if self.sizes {
             measure()?;
         }
         let limit = self.limits.judge(|| parts_of_input(prepared), measure)?;
         let code = search(prepared);
         let coverage = self.gate.judge(prepared, &code, &self.source.paths())?;
+        let gates = Gates { coverage: coverage.as_ref(), limit: limit.as_ref() };
         let summaries = Some(CodeSummary::all(&code));
         check_remote(&prepared.resources)?;
         save_index(&prepared.resources);
@@ -155,10 +156,9 @@ impl Inspect {
             let notes = self.notes(prepared, &code);
             let hint = "The sizes of archives and wheels are known after some work, which --sizes does.";
             let hint = (!report.is_complete()).then_some(hint);
-            let gates = (coverage.as_ref(), limit.as_ref());
-            printed(self.print((&report, || report.tables(title.as_deref())), gates, (&notes, hint), style))?;
+            printed(self.print(&report, || report.tables(title.as_deref()), gates, &notes, hint, style))?;
         }
-        Ok(self.conclude(coverage.as_ref(), limit.as_ref()))
+        Ok(self.conclude(gates))
     }
 
     /// Notes about the wheels of a split, and what was looked at if there is nothing to split, which a gate says on stderr.
@@ -185,7 +185,7 @@ impl Inspect {
             artifacts.inspect(limit.as_ref(), self.json, style)?;
         }
         artifacts.check_any()?;
-        Ok(self.conclude(None, limit.as_ref()))
+        Ok(self.conclude(Gates { limit: limit.as_ref(), ..Gates::default() }))
     }
 
     /// Reports what is in artifacts, each component as it is installed, or whether they have what is required.
@@ -219,13 +219,13 @@ impl Inspect {
             Ok((prepared, code))
         })?;
         save_index(resources);
-        let mut out = stdout();
+        let (mut out, gates) = (stdout(), Gates { coverage: Some(&coverage), limit: None });
         printed(if self.json {
             json::write(&mut out, &JudgedArtifacts { artifacts, coverage: &coverage })
         } else {
-            print_gates((Some(&coverage), None), style, &mut out).map(drop)
+            gates.print(style, &mut out).map(drop)
         })?;
-        Ok(self.conclude(Some(&coverage), None))
+        Ok(self.conclude(gates))
     }
 
     /// Plans the inputs. An image has layers.
@@ -256,40 +256,43 @@ impl Inspect {
         }
         let limit = self.limits.judge(|| wheels_of_release(release), measure)?;
         for wheel in &release.wheels {
-            let Prepared { input, plan, wheels: set, .. } = &wheel.prepared;
-            let report = InspectReport::of((input, plan, set.as_ref()), None, self.sizes);
-            wheels.push(WheelReport { name: wheel.name()?.to_string(), is_whole: set.is_none(), report });
+            let planned = wheel.prepared.planned();
+            let report = InspectReport::of(planned, None, self.sizes);
+            wheels.push(WheelReport { name: wheel.name()?.to_string(), is_whole: planned.wheels.is_none(), report });
         }
         save_index(&release.resources);
         let coverage = self.gate.judge_release(release, search)?;
+        let gates = Gates { coverage: coverage.as_ref(), limit: limit.as_ref() };
         if let Some(file) = &self.html {
             let page = |ReleasedWheel { prepared: it, .. }: &ReleasedWheel| {
-                Page::new((&it.input, &it.plan, it.wheels.as_ref()), Some(CodeSummary::all(&search(it))), self.sizes)
+                Page::new(it.planned(), Some(CodeSummary::all(&search(it))), self.sizes)
             };
             write_page(file, &ReleasePage(release.wheels.iter().map(page).collect()).html())?;
             if !self.json && !self.markdown {
-                return Ok(self.conclude(coverage.as_ref(), limit.as_ref()));
+                return Ok(self.conclude(gates));
             }
         }
-        let (report, gates) = (ReleaseReport { wheels }, (coverage.as_ref(), limit.as_ref()));
+        let report = ReleaseReport { wheels };
         let hint = "The sizes of wheels are known after some work, which --sizes does.";
         let hint = (!report.is_complete()).then_some(hint);
-        printed(self.print((&report, || report.tables()), gates, (&[], hint), style))?;
-        Ok(self.conclude(coverage.as_ref(), limit.as_ref()))
+        printed(self.print(&report, || report.tables(), gates, &[], hint, style))?;
+        Ok(self.conclude(gates))
     }
 
     /// Prints what gates say, or else tables, notes and a hint, or all of it as JSON.
     fn print<T: IntoIterator<Item = Table>>(
         &self,
-        (report, tables): (&impl Serialize, impl FnOnce() -> T),
-        (coverage, limit): (Option<&Coverage>, Option<&Judgement>),
-        (notes, hint): (&[String], Option<&str>),
+        report: &impl Serialize,
+        tables: impl FnOnce() -> T,
+        gates: Gates<'_>,
+        notes: &[String],
+        hint: Option<&str>,
         style: Style,
     ) -> anyhow::Result<()> {
         let mut out = stdout();
         if self.json {
-            json::write(&mut out, &Inspected { report, coverage, limit })?;
-        } else if !print_gates((coverage, limit), style, &mut out)? {
+            json::write(&mut out, &Inspected { report, gates })?;
+        } else if !gates.print(style, &mut out)? {
             for table in tables() {
                 table.write(&mut out, style)?;
             }
@@ -304,24 +307,32 @@ impl Inspect {
     }
 
     /// The exit code, with a sentence on stderr about each gate that is not passed.
-    fn conclude(&self, coverage: Option<&Coverage>, limit: Option<&Judgement>) -> ExitCode {
+    fn conclude(&self, Gates { coverage, limit }: Gates<'_>) -> ExitCode {
         let is_printed = !self.json && (self.html.is_none() || self.markdown);
         let code = gate::conclude(coverage, is_printed);
         if is_kept(limit, is_printed) { code } else { ExitCode::from(TOO_LARGE) }
     }
 }
 
-/// Prints what gates say. `false` if there is none.
-fn print_gates(
-    (coverage, limit): (Option<&Coverage>, Option<&Judgement>),
-    style: Style,
-    out: &mut impl Write,
-) -> anyhow::Result<bool> {
-    coverage.map_or(Ok(()), |coverage| gate::print_tables(coverage, style, out))?;
-    limit.map_or(Ok(()), |limit| limit.table().write(out, style))?;
-    coverage.map_or(Ok(()), |coverage| gate::print_verdict(coverage.passed, &coverage.sentence, style, out))?;
-    limit.map_or(Ok(()), |limit| gate::print_verdict(limit.passed, &limit.sentence, style, out))?;
-    Ok(coverage.is_some() || limit.is_some())
+/// What was checked.
+#[derive(Clone, Copy, Default, Serialize)]
+struct Gates<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    coverage: Option<&'a Coverage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'a Judgement>,
+}
+
+impl Gates<'_> {
+    /// Prints what they say. `false` if there is none.
+    fn print(self, style: Style, out: &mut impl Write) -> anyhow::Result<bool> {
+        let Self { coverage, limit } = self;
+        coverage.map_or(Ok(()), |coverage| gate::print_tables(coverage, style, out))?;
+        limit.map_or(Ok(()), |limit| limit.table().write(out, style))?;
+        coverage.map_or(Ok(()), |coverage| gate::print_verdict(coverage.passed, &coverage.sentence, style, out))?;
+        limit.map_or(Ok(()), |limit| gate::print_verdict(limit.passed, &limit.sentence, style, out))?;
+        Ok(coverage.is_some() || limit.is_some())
+    }
 }
 
 /// What `inspect --json` prints: the report of an input, or of several wheels that do not belong together.
@@ -329,10 +340,8 @@ fn print_gates(
 struct Inspected<'a, R> {
     #[serde(flatten)]
     report: &'a R,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    coverage: Option<&'a Coverage>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<&'a Judgement>,
+    #[serde(flatten)]
+    gates: Gates<'a>,
 }
 
 /// What `inspect --require --json` prints of artifacts.
@@ -345,7 +354,7 @@ struct JudgedArtifacts<'a> {
 /// Searches for device code in all forms.
 fn search(prepared: &Prepared) -> Vec<CodeOfFile> {
     let Prepared { input, joined, plan, resources, .. } = prepared;
-    let found = show_bytes("Searching", |progress| device_code(input, (joined, plan), resources, progress));
+    let found = show_bytes("Searching", |progress| device_code(input, joined, plan, resources, progress));
     for file in found.iter().filter(|file| file.is_unfinished) {
         let reason = "not searched to the end for device code: it cannot be read, or too much in it looks like some; unpack \
                       it, and inspect that";

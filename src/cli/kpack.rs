@@ -155,7 +155,7 @@ impl Kpack {
                 said.say(&pack::bundle(file, output, *replacing)?)?;
             }
             KpackCommand::Extract { file, output, binary, target, replacing, said } => {
-                let written = extract(file, output, (binary.as_deref(), target.as_deref()), *replacing)?;
+                let written = extract(file, output, binary.as_deref(), target.as_deref(), *replacing)?;
                 written.iter().try_for_each(|written| said.say(written))?;
             }
             KpackCommand::Unbundle { file, output, target, replacing, said } => {
@@ -221,7 +221,8 @@ fn name_of(key: &str) -> &str {
 fn extract(
     file: &Path,
     output: &Path,
-    (binary, target): (Option<&str>, Option<&str>),
+    binary: Option<&str>,
+    target: Option<&str>,
     replacing: Replacing,
 ) -> anyhow::Result<Option<WrittenOutput>> {
     let reader = open(file)?;

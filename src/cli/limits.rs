@@ -84,7 +84,7 @@ pub(super) fn parts_of(tree: &Tree, views: &[(EntryPath, PathBuf)]) -> Vec<Sized
         // Wheels are written without the directory that they have in a mount.
         let of_wheels = [WHEELS, THIN_WHEELS, FAT_WHEEL].map(|name| EntryPath::root().child(name.as_bytes()));
         let name = of_wheels.iter().find_map(|place| view.below(place)).unwrap_or_else(|| view.clone());
-        Some(SizedPart::of_node(name.to_string(), PartGpus::of_view(view), (tree, node)))
+        Some(SizedPart::of_node(name.to_string(), PartGpus::of_view(view), tree, node))
     };
     views.iter().filter_map(part).collect()
 }

@@ -82,11 +82,11 @@ impl Mount {
         let arch = self.arch()?;
         let thin = self.thin_views(Path::new(KFD_TOPOLOGY))?;
         if !self.collect.is_empty() {
-            self.serving.serve((source, &protected), &self.place, || self.collected(&inputs))?;
+            self.serving.serve(source, &protected, &self.place, || self.collected(&inputs))?;
             return Ok(ExitCode::SUCCESS);
         }
         let prepare = || views(&inputs, &self.options, &arch, &thin);
-        self.serving.serve((source, &protected), &self.place, prepare)?;
+        self.serving.serve(source, &protected, &self.place, prepare)?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -21,10 +21,10 @@ type Reports = Vec<(String, Body)>;
 
 /// The reports about an input and its split. `arch` is overlaid on its host part.
 pub(super) fn reports(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Reports> {
-    let Prepared { input, plan, wheels, split_id, .. } = prepared;
+    let Prepared { input, plan, split_id, .. } = prepared;
     let summary = Summary::of(input, plan);
     let text = json::text(&summary)?;
-    let page = Body::Made(Arc::new(PageFile::new(input, plan, wheels.as_ref(), summary)));
+    let page = Body::Made(Arc::new(PageFile::new(prepared.planned(), summary)));
     let parts = std::iter::once(HOST.to_owned()).chain(plan.keys.iter().map(ToString::to_string));
     let statement = Statement {
         arch: arch.iter().map(ToString::to_string).collect(),

@@ -31,8 +31,8 @@ pub(super) fn served_release(location: &Path, release: &Release) -> anyhow::Resu
             bail!("{first} and {second}: both have the same name, version and tags; name one of them");
         }
         let prepared = &wheel.prepared;
-        let views = (&prepared.input, &prepared.plan, prepared.wheels.as_ref());
-        let thin = view::lay_out_at(&mut tree, &place, views, &[], &ThinViews::default()).with_context(failed)?;
+        let planned = prepared.planned();
+        let thin = view::lay_out_at(&mut tree, &place, planned, &[], &ThinViews::default()).with_context(failed)?;
         view::show_reports(&mut tree, &place, prepared.input.root, reports(prepared, &[])?)?;
         tree.date(prepared.made.seconds());
         wheel.add_to(&mut indexes, &thin).with_context(failed)?;

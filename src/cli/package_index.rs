@@ -13,7 +13,7 @@ use super::prepare::{CommandSession, check_claims, save_index};
 use super::split_warnings::{check_symlinks, note_runtime};
 use super::terminal::{note, warn};
 use super::thin_wheels::warn_of_signatures;
-use super::writing::{OutputTarget, write_views};
+use super::writing::{OutputTarget, WorkBefore, write_views};
 use crate::export::{self, MadeFiles, Output, ReadyViews, Replace, WantedSums};
 use crate::metrics::Progress;
 use crate::mount;
@@ -44,7 +44,7 @@ impl OutputTarget<'_> {
         let views = output.views(&[(EntryPath::root().child(SIMPLE.as_bytes()), place.clone())]);
         let [(_, staged)] = views.as_slice() else { bail!("{SIMPLE}: not written") };
         let sums = IndexSums::wanted(&wheels);
-        output.add_made(self.write_wheels(&release, &wheels, root, (&views, sums.of_files(&wheels, staged)))?);
+        output.add_made(self.write_wheels(&release, &wheels, root, &views, sums.of_files(&wheels, staged))?);
         sums.put(&mut wheels, &release.resources)?;
         let mut pages = Tree::new(root);
         view::show_pages(&mut pages, SIMPLE, root, &wheels)?;
@@ -77,7 +77,8 @@ impl OutputTarget<'_> {
         release: &Release,
         wheels: &[ListedWheel],
         root: Attributes,
-        (views, sums): (&[(EntryPath, PathBuf)], WantedSums),
+        views: &[(EntryPath, PathBuf)],
+        sums: WantedSums,
     ) -> anyhow::Result<MadeFiles> {
         let sets: Vec<Vec<Arc<WheelPart>>> = release.wheels.iter().map(|wheel| wheel.prepared.parts()).collect();
         let bytes = sets.iter().map(|parts| WheelSet::unmade_size(parts, true)).sum();
@@ -86,7 +87,7 @@ impl OutputTarget<'_> {
         let make = |progress: &_| sets.iter().try_for_each(|parts| WheelSet::make(parts, true, progress));
         let measured = |ready: &_| Ok(measured(wheels_of_release(release)?, ready));
         let check = |ready: &_| self.limits.check(|| measured(ready), PartChoice::Gpus);
-        write_views(&tree, views, (bytes, make), sums, self.writing, check, &release.resources)
+        write_views(&tree, views, WorkBefore { bytes, make }, sums, self.writing, check, &release.resources)
     }
 }
 

@@ -125,7 +125,7 @@ impl Recombine {
         let (config, shards) = (absolute(config)?, absolute(shards)?);
         let inputs = Inputs::of_shards(&config, &shards);
         let served = || self.prepare(&config, &shards, WorkPolicy::default())?.served(&shards, None);
-        self.serving.serve((&shards, &inputs), mount_point, served)
+        self.serving.serve(&shards, &inputs, mount_point, served)
     }
 
     /// The packages.

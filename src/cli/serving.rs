@@ -97,7 +97,8 @@ impl Serving {
     /// `prepare` runs in the daemon.
     pub(super) fn serve(
         &self,
-        (source, inputs): (&Path, &Inputs),
+        source: &Path,
+        inputs: &Inputs,
         mount_point: &Path,
         prepare: impl FnOnce() -> anyhow::Result<Served>,
     ) -> anyhow::Result<()> {

@@ -25,7 +25,7 @@ use super::split_views::directories;
 use super::split_warnings::{is_part, names, warn_of_fat, warn_of_others, warn_of_use};
 use super::terminal::{note, warn};
 use super::thin_wheels::{Versions, keys_of, thin_wheels, warn_of_signatures};
-use super::writing::{OutputTarget, WorkBefore, Writing, archives_in, clear_set_id};
+use super::writing::{OutputTarget, ViewsToPublish, WorkBefore, Writing, archives_in, clear_set_id};
 use crate::bucket::credential_files;
 use crate::export::{Inputs, StatementChange};
 use crate::kpack::{make_archives, unmade_size};
@@ -267,7 +267,8 @@ impl Split {
             warn_of_fat(&prepared.plan);
         }
         let archives = archives_in(&prepared.plan, tree, views);
-        self.write_views(views, work, (unmade_size(&archives), |it| make_archives(&archives, &it.done)))
+        let make = |progress: &Progress| make_archives(&archives, &progress.done);
+        self.write_views(views, work, WorkBefore { bytes: unmade_size(&archives), make })
     }
 
     /// Writes views of a tree and their statement, unless one of them is too large.
@@ -281,12 +282,13 @@ impl Split {
         let choice = if is_whole { PartChoice::Gpus } else { PartChoice::Views };
         let are_wheels = is_whole && matches!(self.format, OutputFormat::Wheel);
         let parts = || if are_wheels { wheels_of(prepared) } else { Ok(parts_of(tree, views)) };
-        to.publish_views((tree, views), (stated, Vec::new()), before, (choice, parts), &prepared.resources)
+        let to_publish = ViewsToPublish { tree, views, stated, ours: Vec::new(), choice };
+        to.publish_views(to_publish, before, parts, &prepared.resources)
     }
 
     /// Writes files of a tree that need no archive.
     fn write_files(&self, views: &[(EntryPath, PathBuf)], work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
-        self.write_views(views, work, (0, |_| Ok(())))
+        self.write_views(views, work, WorkBefore { bytes: 0, make: |_: &_| Ok(()) })
     }
 
     fn write_wheels(&self, wheels: &WheelSet, work: SplitWork<'_>) -> anyhow::Result<OutputPlaces> {
@@ -350,6 +352,6 @@ impl Split {
         let views = views.collect::<anyhow::Result<Vec<_>>>()?;
         let as_wheels = matches!(self.format, OutputFormat::Wheel);
         let make = |progress: &Progress| WheelSet::make(&parts, as_wheels, progress);
-        self.write_views(&views, work, (WheelSet::unmade_size(&parts, as_wheels), make))
+        self.write_views(&views, work, WorkBefore { bytes: WheelSet::unmade_size(&parts, as_wheels), make })
     }
 }

@@ -69,14 +69,14 @@ pub(super) fn served(
     let Prepared { input, plan, wheels, resources, .. } = prepared;
     let mut reports = reports(prepared, arch)?;
     reports.extend(live_reports_of(&input.location, resources, [(String::new(), prepared)]));
-    let (mut tree, thin) = view::lay_out_listed((input, plan, wheels.as_ref()), arch, thin)?;
+    let (mut tree, thin) = view::lay_out_listed(prepared.planned(), arch, thin)?;
     let root = Attributes { mode: 0o755, ..input.root };
     view::show_reports(&mut tree, &EntryPath::root(), root, reports)?;
     let made = arch.iter().fold(prepared.made.clone(), |made, key| made.and(key.as_str())).seconds();
     tree.date(made);
     let mut indexes = PackageIndexes::default();
     if let Some(wheels) = wheels {
-        indexes.add_split((input, wheels), &thin, made)?;
+        indexes.add_split(input, wheels, &thin, made)?;
     } else if plan.keeps_wheels {
         prepared.listed()?.into_iter().for_each(|wheel| indexes.add_whole(wheel.dated(made)));
         view::show_all_wheels(&mut tree, root, &indexes.wheels)?;

@@ -49,6 +49,18 @@ impl Writing {
     }
 }
 
+/// Views of a tree, their places, and what is written next to them.
+pub(super) struct ViewsToPublish<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) views: &'a [(EntryPath, PathBuf)],
+    /// What is stated about them.
+    pub(super) stated: &'a [StatementChange],
+    /// What is replaced without --force.
+    pub(super) ours: Vec<PathBuf>,
+    /// Which parts the views are, for the limit.
+    pub(super) choice: PartChoice,
+}
+
 /// Where something is written, and how.
 #[derive(Clone, Copy)]
 pub(super) struct OutputTarget<'a> {
@@ -62,14 +74,13 @@ pub(super) struct OutputTarget<'a> {
 }
 
 impl OutputTarget<'_> {
-    /// Publishes views of a tree and what is stated about them, unless one of the parts that they are is too large. Without
-    /// --force, it replaces `ours` only. Returns their places.
+    /// Publishes views and what is stated about them, unless one of the `parts` that they are is too large. Returns their
+    /// places.
     pub(super) fn publish_views(
         &self,
-        (tree, views): (&Tree, &[(EntryPath, PathBuf)]),
-        (stated, ours): (&[StatementChange], Vec<PathBuf>),
+        ViewsToPublish { tree, views, stated, ours, choice }: ViewsToPublish<'_>,
         before: WorkBefore<impl FnOnce(&Progress) -> Result<(), ReadError> + Send>,
-        (choice, parts): (PartChoice, impl Fn() -> anyhow::Result<Vec<SizedPart>> + Sync),
+        parts: impl Fn() -> anyhow::Result<Vec<SizedPart>> + Sync,
         resources: &Arc<Resources>,
     ) -> anyhow::Result<Vec<PathBuf>> {
         stated.iter().try_for_each(|stated| stated.check(self.inputs))?;
@@ -107,8 +118,12 @@ pub(super) fn clear_set_id(tree: &mut Tree) {
     }
 }
 
-/// The work before views are written: its bytes, and the function that does it.
-pub(super) type WorkBefore<F> = (u64, F);
+/// The work before views are written.
+pub(super) struct WorkBefore<F> {
+    /// How many bytes are made.
+    pub(super) bytes: u64,
+    pub(super) make: F,
+}
 
 /// The archives of a plan that are in one of these views.
 pub(super) fn archives_in<'a>(plan: &'a Plan, tree: &Tree, views: &[(EntryPath, PathBuf)]) -> Vec<&'a ArchiveRope> {
@@ -122,7 +137,7 @@ pub(super) fn archives_in<'a>(plan: &'a Plan, tree: &Tree, views: &[(EntryPath, 
 pub(super) fn write_views(
     tree: &Tree,
     views: &[(EntryPath, PathBuf)],
-    (bytes, make): WorkBefore<impl FnOnce(&Progress) -> Result<(), ReadError> + Send>,
+    WorkBefore { bytes, make }: WorkBefore<impl FnOnce(&Progress) -> Result<(), ReadError> + Send>,
     sums: WantedSums,
     writing: Writing,
     check: impl FnOnce(&ReadyViews) -> anyhow::Result<()> + Send,

@@ -61,7 +61,7 @@ impl OpenedData {
         self.paths.iter().find_map(|path| {
             let found = (1..).zip(roots.iter().skip(1)).flat_map(|(number, root)| {
                 let wanted = places(root, object, &directory, path).into_iter();
-                wanted.flat_map(move |wanted| self.below(&wanted, own, (number, root)))
+                wanted.flat_map(move |wanted| self.below(&wanted, own, number, root))
             });
             let found: Vec<_> = found.collect();
             (!found.is_empty()).then_some(found)
@@ -84,12 +84,7 @@ impl OpenedData {
         if self.is_prefix { wanted.parent().unwrap_or_else(EntryPath::root) } else { wanted.clone() }
     }
 
-    fn below(
-        &self,
-        wanted: &EntryPath,
-        own: usize,
-        (number, root): (usize, &SearchRoot),
-    ) -> Vec<(RootedPath, RootedPath)> {
+    fn below(&self, wanted: &EntryPath, own: usize, number: usize, root: &SearchRoot) -> Vec<(RootedPath, RootedPath)> {
         let named = self.searched(wanted);
         let Some(directory) = root.directory(&named) else { return Vec::new() };
         let is_wanted =

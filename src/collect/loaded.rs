@@ -6,7 +6,7 @@ use super::data::OpenedData;
 use super::known::{Known, KnownPiece, Need, stem};
 use super::model::{MissingKind, Reason};
 use super::root::Followed;
-use super::select::{Found, Selector};
+use super::select::{FoundLibrary, Selector};
 use crate::binary::{Imports, LinkedMachine};
 use crate::source::EntryPath;
 
@@ -69,15 +69,15 @@ impl Selector<'_> {
             return;
         }
         // Without its soname link a library is not found, although its file is there.
-        let soname = found.first().and_then(|(.., imports, _)| imports.soname.clone()).filter(|_| !is_unversioned);
+        let soname = found.first().and_then(|it| it.imports.soname.clone()).filter(|_| !is_unversioned);
         let name = soname.map_or(name, |soname| String::from_utf8_lossy(&soname).into_owned());
-        let is_there = |(_, path, _, imports, _): &Found| {
-            path.name() == name.as_bytes() || !(is_unversioned || imports.soname.is_some())
+        let is_there = |it: &FoundLibrary| {
+            it.loaded_as.name() == name.as_bytes() || !(is_unversioned || it.imports.soname.is_some())
         };
         if !found.iter().any(is_there) {
             let reason = match found.first() {
-                Some((_, path, ..)) => format!(
-                    "{path} is there, but no file or symlink has the name by which it is loaded; make that symlink ({})",
+                Some(FoundLibrary { loaded_as, .. }) => format!(
+                    "{loaded_as} is there, but no file or symlink has the name by which it is loaded; make that symlink ({})",
                     row.source
                 ),
                 None if row.need == Need::Required => {
@@ -105,7 +105,7 @@ impl Selector<'_> {
 
     /// The library with this stem, by the name that `dlopen` gets: the soname, and that without a version if libraries ask
     /// for it so. It is next to the object that loads it, or elsewhere.
-    fn by_stem(&self, library: &str, machine: LinkedMachine, by: usize, is_unversioned: bool) -> Vec<Found> {
+    fn by_stem(&self, library: &str, machine: LinkedMachine, by: usize, is_unversioned: bool) -> Vec<FoundLibrary> {
         let begin = begin_of(library, machine);
         let Some(object) = self.objects.get(by) else { return Vec::new() };
         let (own, directory) = (object.file.root, object.loaded_as.parent());

@@ -39,8 +39,15 @@ pub(super) struct Selector<'a> {
     missed: HashSet<MissingPiece>,
 }
 
-/// A library that was found, and whether by the search list of the object that needs it.
-pub(super) type Found = (RootedPath, EntryPath, FoundFile, Arc<Imports>, bool);
+/// A library that was found.
+pub(super) struct FoundLibrary {
+    pub(super) file: RootedPath,
+    pub(super) loaded_as: EntryPath,
+    pub(super) found: FoundFile,
+    pub(super) imports: Arc<Imports>,
+    /// Whether it was found by the search list of the object that needs it.
+    pub(super) is_relative: bool,
+}
 
 impl<'a> Selector<'a> {
     pub(super) fn run(
@@ -75,7 +82,8 @@ impl<'a> Selector<'a> {
                 }
             };
             let found = FoundFile { links: Vec::new(), path: path.clone(), content: Arc::clone(content) };
-            let found = (RootedPath::new(0, path), path.clone(), found, imports, true);
+            let (file, loaded_as) = (RootedPath::new(0, path), path.clone());
+            let found = FoundLibrary { file, loaded_as, found, imports, is_relative: true };
             self.add_found(found, Reason::App, None, None);
         }
         // What is for another machine than the programs is loaded by nothing here.
@@ -114,7 +122,7 @@ impl<'a> Selector<'a> {
 
     pub(super) fn add_found(
         &mut self,
-        (file, loaded_as, found, imports, is_relative): Found,
+        FoundLibrary { file, loaded_as, found, imports, is_relative }: FoundLibrary,
         reason: Reason,
         by: Option<usize>,
         rule: Option<&'static str>,
@@ -185,7 +193,7 @@ impl<'a> Selector<'a> {
     }
 
     /// Looks along the search list of an object.
-    pub(super) fn search(&self, by: usize, name: &[u8]) -> Option<Found> {
+    pub(super) fn search(&self, by: usize, name: &[u8]) -> Option<FoundLibrary> {
         let object = self.objects.get(by)?;
         let machine = object.imports.machine;
         if machine == LinkedMachine::Pe {
@@ -207,7 +215,13 @@ impl<'a> Selector<'a> {
         self.options.library_path.iter().find_map(in_app)
     }
 
-    fn along(&self, named: &LoadedObject, list: &[Vec<u8>], name: &[u8], machine: LinkedMachine) -> Option<Found> {
+    fn along(
+        &self,
+        named: &LoadedObject,
+        list: &[Vec<u8>],
+        name: &[u8],
+        machine: LinkedMachine,
+    ) -> Option<FoundLibrary> {
         for directory in list.iter().flat_map(|element| SearchDirectory::of(element)) {
             let origin = named.origin();
             let found = match &directory {
@@ -227,7 +241,7 @@ impl<'a> Selector<'a> {
     }
 
     /// A library in an absolute directory: of a tree that is there, or of one that is an unpacked root.
-    fn absolute(&self, directory: &EntryPath, name: &[u8], machine: LinkedMachine) -> Option<Found> {
+    fn absolute(&self, directory: &EntryPath, name: &[u8], machine: LinkedMachine) -> Option<FoundLibrary> {
         let inside = |(number, root): (usize, &SearchRoot)| {
             let place = EntryPath::new(root.input.location.to_str()?.trim_start_matches('/').as_bytes()).ok()?;
             let below = directory.below(&place).or_else(|| (*directory == place).then(EntryPath::root));
@@ -237,7 +251,12 @@ impl<'a> Selector<'a> {
     }
 
     /// A library with this name anywhere: in the tree of the object that needs it, in the application, in the other trees.
-    pub(super) fn by_name(&self, name: &[u8], machine: Option<LinkedMachine>, by: Option<usize>) -> Option<Found> {
+    pub(super) fn by_name(
+        &self,
+        name: &[u8],
+        machine: Option<LinkedMachine>,
+        by: Option<usize>,
+    ) -> Option<FoundLibrary> {
         if name.contains(&b'/') {
             return None;
         }
@@ -261,7 +280,7 @@ impl<'a> Selector<'a> {
         path: EntryPath,
         machine: Option<LinkedMachine>,
         is_relative: bool,
-    ) -> Option<Found> {
+    ) -> Option<FoundLibrary> {
         let searched = self.roots.get(root)?;
         let Followed::File(found) = searched.follow(&path) else { return None };
         let loaded_as = match path.parent().and_then(|directory| searched.directory(&directory)) {
@@ -274,13 +293,8 @@ impl<'a> Selector<'a> {
             Some(object) => Arc::clone(&object.imports),
             None => Arc::new(Imports::read(&found.content).ok().flatten()?),
         };
-        (machine.is_none_or(|machine| machine == imports.machine)).then_some((
-            file,
-            loaded_as,
-            found,
-            imports,
-            is_relative,
-        ))
+        let is_right = machine.is_none_or(|machine| machine == imports.machine);
+        is_right.then_some(FoundLibrary { file, loaded_as, found, imports, is_relative })
     }
 
     /// Compares the versions that an object needs with those that libraries define (glibc's `match_symbol`).

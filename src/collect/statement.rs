@@ -90,7 +90,8 @@ impl CollectReport {
     /// Writes the statement into the result.
     pub fn state_in(
         &self,
-        (input, plan): (&mut Input, &mut Plan),
+        input: &mut Input,
+        plan: &mut Plan,
         gpus: &[TargetId],
         has_archives: bool,
     ) -> Result<(), ReadError> {

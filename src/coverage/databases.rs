@@ -152,7 +152,7 @@ impl<'a> InputDatabases<'a> {
                 }
                 let answer = match before {
                     Some(before) => before.answers.get(&gpu.to_string()).map(|_| DatabaseAnswer::Found),
-                    None => self.answer((handler, &path), reader.as_ref(), gpu, is_named),
+                    None => self.answer(handler, &path, reader.as_ref(), gpu, is_named),
                 };
                 Some((gpu.to_string(), answer?))
             };
@@ -188,9 +188,8 @@ impl<'a> InputDatabases<'a> {
                 return None;
             }
             let reader = self.reader_of(handler, &path);
-            let answer = |gpu: &TargetId| {
-                Some((gpu.to_string(), self.answer((handler, &path), reader.as_ref(), gpu, is_named)?))
-            };
+            let answer =
+                |gpu: &TargetId| Some((gpu.to_string(), self.answer(handler, &path, reader.as_ref(), gpu, is_named)?));
             let database = CoveredDatabase {
                 library: handler.name(),
                 path: path.to_string(),
@@ -233,7 +232,8 @@ impl<'a> InputDatabases<'a> {
     /// that a lazy catalogue for the GPU names.
     fn answer(
         &self,
-        (handler, directory): (Handler, &EntryPath),
+        handler: Handler,
+        directory: &EntryPath,
         reader: Option<&(&ReadingLibrary, DatabasePlace)>,
         gpu: &TargetId,
         is_named: bool,
@@ -242,7 +242,7 @@ impl<'a> InputDatabases<'a> {
         let device = &gpu.default_device(false);
         let Some((library, place)) = reader else {
             return self
-                .missing_of_lazy((handler, directory), device)
+                .missing_of_lazy(handler, directory, device)
                 .map(|reason| DatabaseAnswer::Lacks { file: directory.display().to_string(), reason });
         };
         let (path, files, resources) = (library.path.as_path(), &files, self.resources);
@@ -263,7 +263,7 @@ impl<'a> InputDatabases<'a> {
     }
 
     /// What is missing of what the lazy catalogue for a GPU names.
-    fn missing_of_lazy(&self, (handler, directory): (Handler, &Path), device: &TargetId) -> Option<String> {
+    fn missing_of_lazy(&self, handler: Handler, directory: &Path, device: &TargetId) -> Option<String> {
         let files = InputFiles(self.input);
         let below = directory.join(device.processor());
         let directory = if files.list(&below).is_ok() { &*below } else { directory };

@@ -254,7 +254,7 @@ impl Coverage {
         let is_empty = libraries.is_empty() && databases.is_empty();
         let require: Vec<_> = requirement.gpus.iter().map(ToString::to_string).collect();
         let mut sentence = if !is_empty {
-            sentence(&require, (&failures, &remarks), (libraries.len(), databases.len()))
+            sentence(&require, &failures, &remarks, libraries.len(), databases.len())
         } else if not_judged.is_empty() {
             let within = if requirement.patterns.is_empty() { "" } else { " that --require-in names" };
             format!("Nothing{within} has code for any AMD GPU.")
@@ -293,8 +293,10 @@ fn named(failures: &[CoverageFailure]) -> String {
 
 fn sentence(
     gpus: &[String],
-    (failures, remarks): (&[CoverageFailure], &[CoverageFailure]),
-    (libraries, databases): (usize, usize),
+    failures: &[CoverageFailure],
+    remarks: &[CoverageFailure],
+    libraries: usize,
+    databases: usize,
 ) -> String {
     if failures.is_empty() {
         let mut all = Vec::new();

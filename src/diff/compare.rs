@@ -30,9 +30,10 @@ impl Diff {
         let names = &KernelNames::default();
         let sides = Pair { before, after };
         // So that the total is known before the first byte is read.
-        let both = (Inventory::list(before, progress), Inventory::list(after, progress));
-        let before = &Inventory::read(both.0, before, names, progress)?;
-        let after = &Inventory::read(both.1, after, names, progress)?;
+        let (files_before, code_before) = Inventory::list(before, progress);
+        let (files_after, code_after) = Inventory::list(after, progress);
+        let before = &files_before.read(code_before, before, names, progress)?;
+        let after = &files_after.read(code_after, after, names, progress)?;
         let mut targets = BTreeMap::<String, TargetChange>::new();
         let mut databases = BTreeMap::<String, BTreeMap<String, Pair<Amount>>>::new();
         for (inventory, is_after) in [(before, false), (after, true)] {

@@ -114,7 +114,8 @@ impl Inventory {
 
     /// Reads the code objects.
     pub(super) fn read(
-        (mut inventory, libraries): (Self, Libraries),
+        mut self,
+        libraries: Libraries,
         side: &Side,
         names: &KernelNames,
         progress: &Progress,
@@ -123,20 +124,20 @@ impl Inventory {
         let paths: BTreeMap<_, _> = libraries.numbers.iter().map(|(path, number)| (*number, path)).collect();
         for ((number, target), codes) in code {
             let Some(path) = paths.get(&number) else { continue };
-            inventory.libraries.entry((*path).clone()).or_default().code.insert(target, codes);
+            self.libraries.entry((*path).clone()).or_default().code.insert(target, codes);
         }
         for number in &libraries.archived {
-            if let Some(library) = paths.get(number).and_then(|path| inventory.libraries.get_mut(*path)) {
+            if let Some(library) = paths.get(number).and_then(|path| self.libraries.get_mut(*path)) {
                 library.drop_copies();
             }
         }
-        inventory.measure();
-        if inventory.libraries.values().all(|library| library.code.is_empty()) && inventory.databases().is_empty() {
+        self.measure();
+        if self.libraries.values().all(|library| library.code.is_empty()) && self.databases().is_empty() {
             side.parts.iter().try_for_each(|part| check_elsewhere(&part.input, &side.resources))?;
             let looked_at = LookedAt::of(side.parts.iter().map(|part| &part.input), &side.resources);
-            inventory.warnings.push(format!("{}: it {looked_at}", side.name));
+            self.warnings.push(format!("{}: it {looked_at}", side.name));
         }
-        Ok(inventory)
+        Ok(self)
     }
 
     /// Adds the members of a part. Returns its archives.

@@ -19,7 +19,7 @@ use crate::resources::Resources;
 use crate::source::{DeviceWheel, EntryPath, Input, InputKind};
 use crate::split::{Packaging, Plan, PlanOptions};
 use crate::wheel::Metadata;
-use crate::wheelparts::{WheelOptions, WheelSet};
+use crate::wheelparts::{PlannedInput, WheelOptions, WheelSet};
 
 /// The form of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -262,8 +262,9 @@ impl SidePart {
 
     fn downloads(&self) -> Downloads {
         let Self { input, plan, wheels, .. } = self;
-        let known = InspectReport::of((input, plan, wheels.as_ref()), None, true).sizes;
-        let details = Details::of(input, plan, &SizedParts::of(input, plan, wheels.as_ref()), true);
+        let planned = PlannedInput { input, plan, wheels: wheels.as_ref() };
+        let known = InspectReport::of(planned, None, true).sizes;
+        let details = Details::of(input, plan, &SizedParts::of(planned), true);
         Downloads {
             whole: file_size(&input.location),
             split: known.users.into_iter().filter_map(|(gpu, user)| Some((gpu, user.download_size?))).collect(),

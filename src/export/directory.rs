@@ -98,7 +98,7 @@ impl Ready {
     fn fill<K: SystemCalls>(&self, file: &File, sharing: &Sharing<K>, done: &AtomicU64) -> Result<(), ExportError> {
         let refused = |error: Errno| at(&self.path)(error.into());
         let metadata = file.metadata().map_err(at(&self.path))?;
-        file::write((&*self.content, self.sum.as_deref()), file, &metadata, &self.path, sharing, done)?;
+        file::write(&*self.content, self.sum.as_deref(), file, &metadata, &self.path, sharing, done)?;
         self.set_owner(file, &metadata).map_err(refused)?;
         // After the owner, since changing the owner clears set-uid.
         fchmod(file, Mode::from_raw_mode(self.attributes.mode.into())).map_err(refused)?;

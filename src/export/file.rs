@@ -66,7 +66,8 @@ struct Range {
 /// Writes a content to an empty file with this metadata, and computes its digest for `sum`. `path` names it in errors.
 /// Adds the bytes to `done`.
 pub(super) fn write<K: SystemCalls>(
-    (content, sum): (&dyn Content, Option<&FileSum>),
+    content: &dyn Content,
+    sum: Option<&FileSum>,
     file: &File,
     metadata: &Metadata,
     path: &Path,

@@ -96,7 +96,7 @@ fn written(content: &dyn Content, sharing: &Sharing<Simulated>) -> Result<(Vec<u
     let done = AtomicU64::new(0);
     let metadata = target.as_file().metadata().unwrap();
     let sum = FileSum::new(FileDigest::Xxh3);
-    write((content, Some(&sum)), target.as_file(), &metadata, Path::new("x.so"), sharing, &done)?;
+    write(content, Some(&sum), target.as_file(), &metadata, Path::new("x.so"), sharing, &done)?;
     assert_eq!(done.into_inner(), content.size());
     let blocks = target.as_file().metadata().unwrap().blocks() * 512;
     let bytes = fs::read(target.path()).unwrap();

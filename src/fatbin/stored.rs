@@ -31,7 +31,8 @@ impl StoredObject {
     /// messages.
     pub(crate) fn frame(
         content: &Arc<dyn Content>,
-        (offset, length): (u64, u64),
+        offset: u64,
+        length: u64,
         size: u64,
         label: &str,
         resources: &Arc<Resources>,
@@ -96,7 +97,7 @@ mod tests {
 
     fn frame(bytes: &[u8], size: usize) -> Result<StoredObject, ReadError> {
         let length = bytes.len() as u64;
-        StoredObject::frame(&literal(bytes), (0, length), size as u64, "archive: key", &Resources::new(16 << 20))
+        StoredObject::frame(&literal(bytes), 0, length, size as u64, "archive: key", &Resources::new(16 << 20))
     }
 
     #[test]
@@ -110,7 +111,7 @@ mod tests {
         assert!(read == code && header(&stored) == code[..1024]);
         // The beginning alone costs as much as it is long.
         let (resources, length) = (Resources::new(16 << 20), packed.len() as u64);
-        let frame_of = |size| StoredObject::frame(&literal(&packed), (0, length), size, "archive: key", &resources);
+        let frame_of = |size| StoredObject::frame(&literal(&packed), 0, length, size, "archive: key", &resources);
         header(&frame_of(code.len() as u64).unwrap());
         assert_eq!(resources.counters.bytes_decompressed.get(), CODE_BEGINNING as u64);
         let said = |error: ReadError| error.to_string();

@@ -217,7 +217,7 @@ fn a_panic_leaves_no_decoder_at_a_wrong_position() {
         Arc::new(PanicsInMiddle { inner: literal(frame), at: length * 5 / 8, is_armed: AtomicBool::new(true) });
     let panicking: Arc<dyn Content> = panicking;
     let resources = Resources::new(3 << 19);
-    let stored = StoredObject::frame(&panicking, (0, length), code.len() as u64, "x", &resources).unwrap();
+    let stored = StoredObject::frame(&panicking, 0, length, code.len() as u64, "x", &resources).unwrap();
     let read = |at: usize| {
         let mut bytes = vec![0; 1 << 20];
         stored.content().read_at(at as u64, &mut bytes).unwrap();

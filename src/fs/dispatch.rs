@@ -16,7 +16,8 @@ impl Filesystem {
         self: &Arc<Self>,
         id: RequestId,
         kind: RequestKind,
-        (is_nonblocking, counts): (bool, bool),
+        is_nonblocking: bool,
+        counts: bool,
         work: impl FnOnce(&Self) -> Result<T, Errno> + Send + 'static,
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
     ) {

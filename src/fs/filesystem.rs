@@ -123,7 +123,7 @@ impl Filesystem {
             found.inspect(|_| nodes.set_known(node, true)).map(Some)
         };
         // A report may check every file of the input. It does not count as waiting, since it states how many requests wait.
-        self.answer(id, RequestKind::Lookup, (!is_live, false), attributes, reply);
+        self.answer(id, RequestKind::Lookup, !is_live, false, attributes, reply);
     }
 
     /// The kernel has dropped its references to a node. The node itself lives as long as the mount.
@@ -276,7 +276,7 @@ impl Filesystem {
     ) {
         let (name, is_nonblocking) = (name.to_vec(), Nodes::is_extended_now(name));
         let value = move |this: &Self| this.guarded("getxattr", node, || this.nodes.extended(node, &name));
-        self.answer(id, RequestKind::Getxattr, (is_nonblocking, true), value, reply);
+        self.answer(id, RequestKind::Getxattr, is_nonblocking, true, value, reply);
     }
 
     /// The size of the filesystem.

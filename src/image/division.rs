@@ -79,8 +79,10 @@ impl<'a> Division<'a> {
     /// Divides an image for these GPUs. `input` is its root file system, with its plan.
     pub(crate) fn new(
         image: &'a LayeredImage,
-        (input, plan): (&Input, &Plan),
-        (parts, form): (DeviceParts, DivisionForm),
+        input: &Input,
+        plan: &Plan,
+        parts: DeviceParts,
+        form: DivisionForm,
         options: &PlanOptions,
         gpus: &[GpuSet],
     ) -> Result<Self, ImageError> {
@@ -110,7 +112,7 @@ impl<'a> Division<'a> {
                 let is_shown = shown.contains(&id);
                 let moved = match &member.kind {
                     kind if is_shown && (*kind == LayerMemberKind::File || division.targets.contains_key(&id)) => {
-                        division.destination((input, plan), &member.path)
+                        division.destination(input, plan, &member.path)
                     }
                     // A hidden link to a file that is left out.
                     LayerMemberKind::HardLink(_) => {
@@ -137,7 +139,7 @@ impl<'a> Division<'a> {
         Ok(division)
     }
 
-    fn destination(&self, (input, plan): (&Input, &Plan), path: &EntryPath) -> Option<Moved> {
+    fn destination(&self, input: &Input, plan: &Plan, path: &EntryPath) -> Option<Moved> {
         if let Some(moved) = self.of_distribution(path) {
             return Some(moved);
         }

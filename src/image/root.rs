@@ -86,7 +86,7 @@ impl RootFiles {
                 }
                 LayerMemberKind::Whiteout | LayerMemberKind::Opaque | LayerMemberKind::Other => continue,
             };
-            self.insert((id(position), member), kind, &table).map_err(|reason| layer.bad(&member.path, reason))?;
+            self.insert(id(position), member, kind, &table).map_err(|reason| layer.bad(&member.path, reason))?;
         }
         self.tables.push(table);
         Ok(())
@@ -161,7 +161,8 @@ impl RootFiles {
 
     fn insert(
         &mut self,
-        (id, member): (MemberId, &LayerMember),
+        id: MemberId,
+        member: &LayerMember,
         kind: EntryKind,
         table: &ParserMemory,
     ) -> Result<(), String> {

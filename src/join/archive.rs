@@ -41,7 +41,8 @@ pub(super) struct ArchiveName {
 
 impl InputArchive {
     pub(super) fn new(
-        (path, installed): (EntryPath, EntryPath),
+        path: EntryPath,
+        installed: EntryPath,
         attributes: Attributes,
         content: Arc<dyn Content>,
     ) -> Self {

@@ -24,7 +24,7 @@ impl InputArchives {
         let linked = linked_archives(input);
         let archives = input.files().filter(|(path, content)| is_archive(path, content) || linked.contains(*path));
         let archive = |(path, content): (&EntryPath, &Arc<_>)| {
-            InputArchive::new((path.clone(), installed(path)), input.readers_of(path), Arc::clone(content))
+            InputArchive::new(path.clone(), installed(path), input.readers_of(path), Arc::clone(content))
         };
         let list: Vec<_> = archives.map(archive).collect();
         let mut numbers = HashMap::<_, Vec<_>>::new();

@@ -78,10 +78,11 @@ struct SharedMarker {
 pub(super) fn join_file(
     installed: &EntryPath,
     content: &Arc<dyn Content>,
-    (archives, names): (&InputArchives, &Names<'_>),
+    archives: &InputArchives,
+    names: &Names<'_>,
     resources: &Arc<Resources>,
 ) -> Examined {
-    let requests = match requests(installed, content, (archives, names)) {
+    let requests = match requests(installed, content, archives, names) {
         Ok(requests) if requests.is_empty() => return Ok(None),
         Ok(requests) => requests,
         Err(error) => return Err((error, archives.around(installed))),
@@ -109,7 +110,8 @@ fn reached(requests: &[Result<CodeRequest, JoinError>]) -> BTreeSet<usize> {
 fn requests(
     installed: &EntryPath,
     content: &Arc<dyn Content>,
-    archives: (&InputArchives, &Names<'_>),
+    archives: &InputArchives,
+    names: &Names<'_>,
 ) -> Result<Vec<Result<CodeRequest, JoinError>>, JoinError> {
     let Some(split) = SplitBinary::find(content)? else { return Ok(Vec::new()) };
     if split.wrappers.len() > MAX_WRAPPERS {
@@ -122,7 +124,7 @@ fn requests(
             |error: &dyn std::fmt::Display| JoinError::Code(format!("the marker of wrapper {position}: {error}"));
         let bytes = wrapper.marker.as_ref().map_err(|error| broken(error))?;
         let marker =
-            markers.entry(Arc::as_ptr(bytes)).or_insert_with(|| SharedMarker::read(bytes, &directory, archives));
+            markers.entry(Arc::as_ptr(bytes)).or_insert_with(|| SharedMarker::read(bytes, &directory, archives, names));
         let marker = marker.as_ref().map_err(|error| broken(error))?;
         Ok(CodeRequest { marker: Arc::clone(marker), index: wrapper.index })
     };
@@ -133,7 +135,8 @@ impl SharedMarker {
     fn read(
         bytes: &[u8],
         directory: &EntryPath,
-        (archives, names): (&InputArchives, &Names<'_>),
+        archives: &InputArchives,
+        names: &Names<'_>,
     ) -> Result<Arc<Self>, KpackError> {
         let Marker { kernel_name, kpack_search_paths: paths } = Marker::decode(bytes)?;
         let paths: Vec<_> = paths.iter().filter_map(|path| SearchPath::new(directory, path)).collect();

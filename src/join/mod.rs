@@ -59,7 +59,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
         return joined;
     }
     let names = Names::new(input, installed, &archives);
-    let examined = examine(input, installed, (&archives, &names), resources, progress);
+    let examined = examine(input, installed, &archives, &names, resources, progress);
     let candidates = candidates(input, examined, &archives, &mut joined);
     let is_fat = |path: &EntryPath| matches!(names.file(path).map(FatBinary::scan), Some(Ok(Some(_))));
     let links = names.links();
@@ -90,7 +90,7 @@ pub fn join(input: &mut Input, resources: &Arc<Resources>, progress: &Progress) 
     }
     joined.warnings.extend(decision.warnings.iter().cloned());
     joined.warnings.extend(decision.left.iter().map(|(path, reason)| format!("{path}: {reason}")));
-    replace(input, candidates, (&archives, &decision), &gone, installed, &mut joined);
+    replace(input, candidates, &archives, &decision, &gone, installed, &mut joined);
     joined.orphans = decision.orphans;
     input.entries.retain(|entry| !gone.contains(&entry.path));
     joined
@@ -139,7 +139,8 @@ fn candidates(
 fn examine(
     input: &Input,
     installed: impl Fn(&EntryPath) -> EntryPath + Sync,
-    (archives, names): (&InputArchives, &Names<'_>),
+    archives: &InputArchives,
+    names: &Names<'_>,
     resources: &Arc<Resources>,
     progress: &Progress,
 ) -> Vec<(usize, Examined)> {
@@ -151,7 +152,7 @@ fn examine(
     progress.expect_files(files.iter().map(|(.., content)| content.size()).sum(), resources);
     let examined = files.par_iter().with_max_len(1).map(|(position, path, content)| {
         let _named = progress.at(|| path.to_string());
-        let found = join_file(path, content, (archives, names), resources);
+        let found = join_file(path, content, archives, names, resources);
         progress.advance(content.size());
         (*position, found)
     });
@@ -162,7 +163,8 @@ fn examine(
 fn replace(
     input: &mut Input,
     candidates: Vec<(usize, JoinCandidate)>,
-    (archives, decision): (&InputArchives, &ArchiveDecision),
+    archives: &InputArchives,
+    decision: &ArchiveDecision,
     gone: &BTreeSet<EntryPath>,
     installed: impl Fn(&EntryPath) -> EntryPath,
     joined: &mut Joined,

@@ -177,7 +177,7 @@ impl ArchiveReader {
         label: &str,
         resources: &Arc<Resources>,
     ) -> Result<StoredObject, Error> {
-        stored_object((&self.content, &self.archive), entry, label, resources)
+        stored_object(&self.content, &self.archive, entry, label, resources)
     }
 
     /// Passes the code object of an entry to `sink` in pieces: it may be larger than the memory. An error of `sink`
@@ -188,13 +188,14 @@ impl ArchiveReader {
         budget: &Arc<Budget>,
         sink: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<(), Error> {
-        read_entry((&self.content, &self.archive), entry, budget, sink)
+        read_entry(&self.content, &self.archive, entry, budget, sink)
     }
 }
 
 /// The code object of an entry of an archive with this content. `label` is its name in messages.
 pub(crate) fn stored_object<S: Source>(
-    (content, archive): (&Arc<dyn Content>, &Archive<S>),
+    content: &Arc<dyn Content>,
+    archive: &Archive<S>,
     entry: &TocEntry,
     label: &str,
     resources: &Arc<Resources>,
@@ -202,14 +203,15 @@ pub(crate) fn stored_object<S: Source>(
     let (blob, size) = (archive.stored(entry)?, entry.original_size);
     let object = match archive.scheme() {
         Scheme::None => StoredObject::plain(content, blob.offset, size),
-        Scheme::ZstdPerKernel => StoredObject::frame(content, (blob.offset, blob.size), size, label, resources),
+        Scheme::ZstdPerKernel => StoredObject::frame(content, blob.offset, blob.size, size, label, resources),
     };
     object.map_err(|error| Error::Read(io::Error::other(error)))
 }
 
 /// Passes the code object of an entry of an archive with this content to `sink` in pieces.
 pub(crate) fn read_entry<S: Source>(
-    (content, archive): (&Arc<dyn Content>, &Archive<S>),
+    content: &Arc<dyn Content>,
+    archive: &Archive<S>,
     entry: &TocEntry,
     budget: &Arc<Budget>,
     sink: impl FnMut(&[u8]) -> io::Result<()>,

@@ -107,16 +107,16 @@ where
 
     /// A cache of at most `capacity` bytes whose values leave for others of it, and when nothing happens for a while.
     pub fn staying(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64) -> Self {
-        Self::of(budget, purpose, (capacity, capacity), true)
+        Self::of(budget, purpose, capacity, capacity, true)
     }
 
     /// A cache of `capacity` bytes that grows up to `max` while values are computed again soon after their eviction.
     /// It returns to `capacity` when nothing happens for a while.
     pub fn adaptive(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64, max: u64) -> Self {
-        Self::of(budget, purpose, (capacity, max), false)
+        Self::of(budget, purpose, capacity, max, false)
     }
 
-    fn of(budget: &Arc<Budget>, purpose: MemoryClass, (capacity, max): (u64, u64), stays: bool) -> Self {
+    fn of(budget: &Arc<Budget>, purpose: MemoryClass, capacity: u64, max: u64, stays: bool) -> Self {
         let (values, ghosts) = (LruCache::unbounded(), LruCache::unbounded());
         let entries = Mutex::new(CacheEntries { values, bytes: 0, limit: capacity, ghosts });
         let held = Arc::new(CacheState { budget: Arc::clone(budget), purpose, capacity, max, stays, entries });

@@ -82,7 +82,7 @@ impl SplitDirectory {
         let (merged, of_wheels) = (below(MERGED)?.own_directories(), below(WHEELS)?);
         let thin: Vec<_> = below(THIN)?.own_directories().into_iter().filter(|name| is_set(name)).collect();
         let thin_wheels = if is_mount { Vec::new() } else { thin_wheels_in(listing)? };
-        let devices = devices(&names, statement.as_ref(), (has_host, &listing.path), &thin_wheels)?;
+        let devices = devices(&names, statement.as_ref(), has_host, &listing.path, &thin_wheels)?;
         let is_installation = names.iter().any(|name| name.ends_with(".dist-info"));
         let has_wheels = WheelDirectory::of(&of_wheels).is_some();
         // A package of an installation may have the name of a view.
@@ -227,7 +227,8 @@ fn may_be_in_split(entry: &ListedEntry) -> bool {
 fn devices(
     names: &[String],
     statement: Option<&LocatedStatement>,
-    (has_host, path): (bool, &Path),
+    has_host: bool,
+    path: &Path,
     thin_wheels: &[PathBuf],
 ) -> anyhow::Result<Vec<String>> {
     let parts = statement.map(LocatedStatement::parts).transpose()?;

@@ -78,7 +78,8 @@ impl Artifacts {
     /// The parts of the artifact at `location`, or of all artifacts that were found in that directory and are neither split
     /// nor generic.
     pub fn split(
-        (location, found): (&Path, &FoundArtifacts),
+        location: &Path,
+        found: &FoundArtifacts,
         options: &PlanOptions,
         jobs: &Arc<BundleJobs>,
         progress: &Progress,

@@ -25,26 +25,28 @@ pub(super) const MAX_ROWS: usize = 200;
 /// A section with a table of a report under its title; nothing without rows.
 pub(super) fn listed(id: &str, caption: &str, mut table: Table) -> Markup {
     table.shorten(MAX_ROWS);
-    let body = reported(id, caption, &mut table, NO_PICTURES);
+    let body = reported(id, caption, &mut table, Pictures::default());
     section(id, &table.title, !table.rows.is_empty(), &body)
 }
 
-/// The title of a column of pictures, and the picture of each row.
-pub(super) type Pictures<'a> = (&'a str, &'a [Markup]);
-
-pub(super) const NO_PICTURES: Pictures<'_> = ("", &[]);
+/// A column of pictures; none if it is empty.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Pictures<'a> {
+    pub(super) title: &'a str,
+    pub(super) of_rows: &'a [Markup],
+}
 
 /// A table of a report without its empty columns. Pictures are its second column.
-pub(super) fn reported(id: &str, caption: &str, reported: &mut Table, (title, pictures): Pictures<'_>) -> Markup {
+pub(super) fn reported(id: &str, caption: &str, reported: &mut Table, pictures: Pictures<'_>) -> Markup {
     reported.drop_columns(true);
-    let is_pictured = |column: usize| column == 1 && !pictures.is_empty();
+    let is_pictured = |column: usize| column == 1 && !pictures.of_rows.is_empty();
     let head = html! { @for (number, column) in reported.columns.iter().enumerate() {
-        @if is_pictured(number) { th scope="col" { (title) } }
+        @if is_pictured(number) { th scope="col" { (pictures.title) } }
         th class=[column.is_number.then_some("n")] scope="col" { (column.title) }
     } };
     let body = html! { @for (row, cells) in reported.rows.iter().enumerate() { tr class=[cells.iter().find_map(|cell| cell.mark)] {
         @for (number, (cell, column)) in cells.iter().zip(&reported.columns).enumerate() {
-            @if is_pictured(number) { td.picture { @if let Some(picture) = pictures.get(row) { (picture) } } }
+            @if is_pictured(number) { td.picture { @if let Some(picture) = pictures.of_rows.get(row) { (picture) } } }
             @if number == 0 { th scope="row" { (shown(&cell.text)) } }
             @else if let Some(value) = cell.number { td.n data-v=(value) { data value=(value) { (cell.text) } } }
             @else { td class=[column.is_number.then_some("n")] { (shown(&cell.text)) } }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::bars::{Bar, bars};
-use super::cells::{MAX_ROWS, left_out, listed, reported, section};
+use super::cells::{MAX_ROWS, Pictures, left_out, listed, reported, section};
 use super::sections::kind;
 use super::{document, shown};
 use crate::diff::{Changes, Diff, Pair, growth, whose};
@@ -116,7 +116,8 @@ impl Diff {
 /// A section with a table under its title, with a picture for each row; nothing if the table has no rows.
 fn pictured(id: &str, caption: &str, mut table: Table, pictures: impl Iterator<Item = Markup>) -> Markup {
     table.shorten(MAX_ROWS);
-    let body = reported(id, caption, &mut table, ("before and after", &pictures.take(MAX_ROWS).collect::<Vec<_>>()));
+    let pictures = Pictures { title: "before and after", of_rows: &pictures.take(MAX_ROWS).collect::<Vec<_>>() };
+    let body = reported(id, caption, &mut table, pictures);
     section(id, &table.title, !table.rows.is_empty(), &body)
 }
 

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::cells::{NO_PICTURES, listed, reported, section};
+use super::cells::{Pictures, listed, reported, section};
 use super::{Folded, Page, shown};
 use crate::report::table::{Table, TableCell, percent};
 use crate::report::{CodeSummary, LayerSummary};
@@ -18,7 +18,8 @@ impl Page {
             let (saved, objects) = (TableCell::size(Some(saved)), TableCell::number(code_objects));
             table.row([name.into(), size, host_size, saved, share.into(), "".into(), objects, code, "".into()]);
         }
-        let rows = reported("libraries", "Binaries with device code, the largest first", &mut table, NO_PICTURES);
+        let rows =
+            reported("libraries", "Binaries with device code, the largest first", &mut table, Pictures::default());
         section("libraries", &table.title, !table.rows.is_empty(), &rows)
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::bars::{Bar, bars};
-use super::cells::{NO_PICTURES, reported, section, table};
+use super::cells::{Pictures, reported, section, table};
 use super::sections::kind;
 use super::{Page, shown};
 use crate::report::table::{Table, TableCell, percent, size};
@@ -130,7 +130,7 @@ impl Page {
             let share = percent(*archive, *code);
             [key.as_str().into(), TableCell::size(Some(*code)), TableCell::size(Some(*archive)), share.into()]
         });
-        let pictures = ("code and archives", &*pictures.collect::<Vec<_>>());
+        let pictures = Pictures { title: "code and archives", of_rows: &pictures.collect::<Vec<_>>() };
         let caption = "Code objects before compression, and archives with them";
         let body = reported("compression", caption, &mut table, pictures);
         section("compression", &table.title, !rows.is_empty(), &body)
@@ -148,7 +148,7 @@ impl Page {
             .collect();
         let tables = html! {
             (matrix("database-matrix", "Database files by library and part; – where there are none", "database", "files", &rows, &BTreeMap::new()))
-            (reported("databases", "Databases by library", &mut self.report.databases(), NO_PICTURES))
+            (reported("databases", "Databases by library", &mut self.report.databases(), Pictures::default()))
         };
         section("databases", "Kernel databases", !rows.is_empty(), &tables)
     }

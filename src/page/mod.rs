@@ -26,10 +26,9 @@ use crate::report::table::{Table, TableCell, counted};
 use crate::report::{CodeSummary, InspectReport, LayerSummary, SizedParts, Summary, needed_table};
 use crate::rope::{Content, Materialize, ReadError, Rope, Segment};
 use crate::source::Input;
-use crate::split::Plan;
 use crate::text::{escaped, escaped_json, is_special};
 use crate::view::Versioned;
-use crate::wheelparts::WheelSet;
+use crate::wheelparts::PlannedInput;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -83,10 +82,10 @@ struct Folded {
 }
 
 impl Outline {
-    fn of(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: Summary, reads: bool) -> Self {
-        let parts = SizedParts::of(input, plan, wheels);
-        let details = Details::of(input, plan, &parts, reads);
-        Self { input: name_of(input), summary, details, parts }
+    fn of(planned: PlannedInput<'_>, summary: Summary, reads: bool) -> Self {
+        let parts = SizedParts::of(planned);
+        let details = Details::of(planned.input, planned.plan, &parts, reads);
+        Self { input: name_of(planned.input), summary, details, parts }
     }
 
     fn of_artifacts(name: &str, artifacts: &[SplitArtifact]) -> Self {
@@ -115,20 +114,16 @@ impl Outline {
 
 impl PageFile {
     /// The file with the page about an input. `summary` is the input's.
-    pub(crate) fn new(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, summary: Summary) -> Self {
-        let outline = Outline::of(input, plan, wheels, summary, false);
+    pub(crate) fn new(planned: PlannedInput<'_>, summary: Summary) -> Self {
+        let outline = Outline::of(planned, summary, false);
         Self { outline: Mutex::new(Some(outline)), html: OnceLock::new() }
     }
 }
 
 impl Page {
     /// The page about an input, with sizes if they `are_made`. Reads nothing, and makes no HTML yet.
-    pub(crate) fn new(
-        (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
-        device_code: Option<Vec<CodeSummary>>,
-        are_made: bool,
-    ) -> Self {
-        Outline::of(input, plan, wheels, Summary::of(input, plan), true).page(device_code, are_made)
+    pub(crate) fn new(planned: PlannedInput<'_>, device_code: Option<Vec<CodeSummary>>, are_made: bool) -> Self {
+        Outline::of(planned, Summary::of(planned.input, planned.plan), true).page(device_code, are_made)
     }
 
     /// The page with these layers of an image, and another title if there is one.

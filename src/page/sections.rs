@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::bars::{Bar, bars};
-use super::cells::{reported, section};
+use super::cells::{Pictures, reported, section};
 use super::treemap::{Area, treemap};
 use super::{Page, shown};
 use crate::report::details::{ESTIMATE_ERROR, ThinEstimate, part};
@@ -204,7 +204,7 @@ impl Page {
         }
         let caption = "Downloads and installations by GPU: host + device parts, and thin";
         let body = html! {
-            (reported("users", caption, &mut table, ("download / installed", &pictures)))
+            (reported("users", caption, &mut table, Pictures { title: "download / installed", of_rows: &pictures }))
             p.note {
                 "Upper bar: download. Lower bar: installed. The whole width is the fat input. "
                 @if sizes.users.values().any(|user| user.installed_size.is_none()) {

@@ -45,7 +45,8 @@ impl OpenAnswers {
     /// behind `end`.
     pub(super) fn read<T, E>(
         &self,
-        (block, end): (u64, u64),
+        block: u64,
+        end: u64,
         held: impl Fn() -> Option<T>,
         choose: impl Fn(&dyn Fn(u64) -> bool) -> Range<u64>,
         read: impl FnOnce(&OpenAnswer) -> Result<(), E>,

@@ -125,7 +125,7 @@ impl RemoteFile {
                 self.blocks.keep(at, bytes, block_use);
             };
             let read = |answer: &OpenAnswer| answer.read_to(&self.client, number, window::NEAR, take);
-            let held = self.answers.read((number, end), || self.blocks.get(number), window, read);
+            let held = self.answers.read(number, end, || self.blocks.get(number), window, read);
             if let Some(block) = held.map_err(|problem| fail(problem.at(&self.name), &self.resources))?.or(found) {
                 return Ok(block);
             }
@@ -151,7 +151,8 @@ impl MemberHeads {
     /// Fills `buffer` with the first bytes of the member at an offset, which has `size` bytes. `read` reads them the first time.
     pub(crate) fn fill<E>(
         &self,
-        (member, size): (u64, u64),
+        member: u64,
+        size: u64,
         buffer: &mut [u8],
         read: impl Fn(&mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {

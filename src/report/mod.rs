@@ -17,9 +17,7 @@ mod tables;
 
 use serde::Serialize;
 
-use crate::source::Input;
-use crate::split::Plan;
-use crate::wheelparts::WheelSet;
+use crate::wheelparts::PlannedInput;
 
 pub(crate) use crate::text::escaped;
 pub(crate) use device_code::{CodeSummary, EmbeddedSummary};
@@ -52,13 +50,9 @@ pub(crate) struct InspectReport {
 
 impl InspectReport {
     /// The report, with sizes if they `are_made`; see [`Sizes::make`].
-    pub(crate) fn of(
-        (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
-        device_code: Option<Vec<CodeSummary>>,
-        are_made: bool,
-    ) -> Self {
-        let summary = Summary::of(input, plan);
-        let sizes = SizedParts::of(input, plan, wheels).sizes(&summary, are_made);
+    pub(crate) fn of(planned: PlannedInput<'_>, device_code: Option<Vec<CodeSummary>>, are_made: bool) -> Self {
+        let summary = Summary::of(planned.input, planned.plan);
+        let sizes = SizedParts::of(planned).sizes(&summary, are_made);
         Self::new(summary, sizes, device_code)
     }
 

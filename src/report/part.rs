@@ -102,7 +102,7 @@ impl SizedPart {
     }
 
     /// A node of a tree: a file, or a directory with all files below it.
-    pub(crate) fn of_node(name: String, gpus: PartGpus, (tree, node): (&Tree, NodeId)) -> Self {
+    pub(crate) fn of_node(name: String, gpus: PartGpus, tree: &Tree, node: NodeId) -> Self {
         if let Some(body) = tree.body(node) {
             return Self::of_file(name, gpus, &body);
         }

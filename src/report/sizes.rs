@@ -11,10 +11,10 @@ use crate::gpu::BundleKey;
 use crate::kpack::{ArchiveRope, make_archives};
 use crate::metrics::Progress;
 use crate::rope::{Materialize, ReadError};
-use crate::source::{Input, InputKind};
+use crate::source::InputKind;
 use crate::split::Plan;
 use crate::view::{ServedBy, users_of};
-use crate::wheelparts::{WheelPart, WheelSet};
+use crate::wheelparts::{PlannedInput, WheelPart, WheelSet};
 
 /// Sizes in bytes. `None` if a size is unknown without work or does not exist.
 #[derive(Debug, Serialize)]
@@ -77,7 +77,7 @@ struct SizedDevice {
 }
 
 impl SizedParts {
-    pub(crate) fn of(input: &Input, plan: &Plan, wheels: Option<&WheelSet>) -> Self {
+    pub(crate) fn of(PlannedInput { input, plan, wheels }: PlannedInput<'_>) -> Self {
         let input_wheel_size = match input.kind {
             InputKind::Wheel(_) => input.file.as_ref().map(|file| file.size()),
             InputKind::Tree | InputKind::Binary | InputKind::UnpackedWheel(_) | InputKind::Wheels(_) => None,

@@ -111,7 +111,7 @@ impl<S: Stages> Session<'_, S> {
 
     /// Plans the split of an input, with the jobs of all inputs.
     fn plan_with(&self, input: Input, share: Share, jobs: &Arc<BundleJobs>) -> anyhow::Result<Prepared> {
-        let prepared = Prepared::plan(input, self.choices, (share, jobs), self.resources, &self.stages)?;
+        let prepared = Prepared::plan(input, self.choices, share, jobs, self.resources, &self.stages)?;
         (self.say)(&[], &prepared.warnings);
         Ok(prepared)
     }

@@ -19,7 +19,7 @@ use crate::source::{Entry, Input, InputKind};
 use crate::split::{Destination, Plan, SplitFacts, SplitId};
 use crate::view::{ListedWheel, MadeTime, TreeManifest, part_manifests};
 use crate::wheel::states_digests;
-use crate::wheelparts::{WheelPart, WheelSet};
+use crate::wheelparts::{PlannedInput, WheelPart, WheelSet};
 
 /// An input with its plan.
 pub(crate) struct Prepared {
@@ -42,7 +42,8 @@ impl Prepared {
     pub(super) fn plan(
         mut input: Input,
         choices: &SplitChoices,
-        (share, jobs): (Share, &Arc<BundleJobs>),
+        share: Share,
+        jobs: &Arc<BundleJobs>,
         resources: &Arc<Resources>,
         stages: &impl Stages,
     ) -> anyhow::Result<Self> {
@@ -91,6 +92,10 @@ impl Prepared {
             }
             (None, None) => Ok(vec![ListedWheel::whole(&self.input)?]),
         }
+    }
+
+    pub(crate) fn planned(&self) -> PlannedInput<'_> {
+        PlannedInput { input: &self.input, plan: &self.plan, wheels: self.wheels.as_ref() }
     }
 
     /// The wheels of the parts, except the fat one.

@@ -79,7 +79,7 @@ impl ReleasedWheel {
     pub(crate) fn add_to(&self, indexes: &mut PackageIndexes, thin: &[ThinWheelOfView]) -> anyhow::Result<()> {
         let made = self.prepared.made.seconds();
         match &self.prepared.wheels {
-            Some(wheels) => indexes.add_split((&self.prepared.input, wheels), thin, made)?,
+            Some(wheels) => indexes.add_split(&self.prepared.input, wheels, thin, made)?,
             None => self.listed()?.iter().for_each(|wheel| indexes.add_whole(wheel.clone().dated(made))),
         }
         Ok(())

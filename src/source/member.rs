@@ -276,7 +276,7 @@ impl Openable for MemberPlace {
             if self.is_deflated { peek(&self.stream(), self.decoders(), buffer) } else { self.raw().peek(buffer) }
         };
         match &self.wheel.bytes {
-            WheelBytes::Remote(file) => file.heads.fill((self.header_start, self.size), buffer, read),
+            WheelBytes::Remote(file) => file.heads.fill(self.header_start, self.size, buffer, read),
             WheelBytes::Disk(..) | WheelBytes::Member(..) => read(buffer),
         }
     }

@@ -114,7 +114,7 @@ impl Input {
         let (name, owner) = (archive.as_path().to_owned(), Attributes::of_process());
         let input = match tar::packing_of(&name, &head) {
             Some(packing) => tar::list_file(name, content, owner, packing, resources),
-            None => wheel::list_file(name, (content, content.identity()?), owner, resources),
+            None => wheel::list_file(name, content, content.identity()?, owner, resources),
         };
         let mut input = input.ok()?;
         for entry in &mut input.entries {

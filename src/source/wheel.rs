@@ -46,7 +46,8 @@ pub(super) fn list(location: PathBuf, resources: &Arc<Resources>) -> Result<Inpu
 /// The same of a file in another input.
 pub(super) fn list_file(
     location: PathBuf,
-    (file, identity): (&Arc<dyn Content>, Identity),
+    file: &Arc<dyn Content>,
+    identity: Identity,
     owner: Attributes,
     resources: &Arc<Resources>,
 ) -> Result<Input, SourceError> {

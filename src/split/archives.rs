@@ -29,7 +29,7 @@ pub(super) fn assign(
 ) {
     let group = plan.group.clone();
     let stems = Stems::new(input, roots, &group);
-    let mut together = named(input, plan, fat, (&stems, roots), options, resources);
+    let mut together = named(input, plan, fat, &stems, roots, options, resources);
     plan.binaries.sort_by(|a, b| a.path.cmp(&b.path));
     for code in orphans {
         together.entry((code.root.clone(), code.stem.clone())).or_default();

@@ -35,7 +35,8 @@ pub(super) fn named(
     input: &Input,
     plan: &mut Plan,
     fat: Vec<Fat>,
-    (stems, roots): (&Stems<'_>, &Roots),
+    stems: &Stems<'_>,
+    roots: &Roots,
     options: &PlanOptions,
     resources: &Resources,
 ) -> NamedBinaries {

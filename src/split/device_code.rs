@@ -95,7 +95,8 @@ impl CodeOfFile {
 /// files, which may be compressed. What cannot be read has none here, and planning has reported it.
 pub fn device_code(
     input: &Input,
-    (joined, plan): (&Joined, &Plan),
+    joined: &Joined,
+    plan: &Plan,
     resources: &Arc<Resources>,
     progress: &Progress,
 ) -> Vec<CodeOfFile> {
@@ -105,7 +106,7 @@ pub fn device_code(
         let _named = progress.at(|| entry.path.to_string());
         let in_archive = |file| CodeOfFile::in_archive(file, resources);
         let whole = || {
-            let own = of_entry((position, entry), place, (joined, plan), resources);
+            let own = of_entry(position, entry, place, joined, plan, resources);
             let content = entry.content().filter(|_| own.as_ref().is_some_and(|own| own.has_zip));
             let behind = content.map(|content| files_behind(&entry.path, content, resources));
             own.into_iter().chain(behind.into_iter().flatten().map(in_archive)).collect()
@@ -127,9 +128,11 @@ pub fn device_code(
 }
 
 fn of_entry(
-    (position, entry): (usize, &Entry),
+    position: usize,
+    entry: &Entry,
     place: &Destination,
-    (joined, plan): (&Joined, &Plan),
+    joined: &Joined,
+    plan: &Plan,
     resources: &Arc<Resources>,
 ) -> Option<CodeOfFile> {
     let content = entry.content()?;

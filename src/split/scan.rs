@@ -78,7 +78,7 @@ pub(super) fn scan(
         let _named = progress.at(|| entry.path.to_string());
         let (result, code) = match joined.binaries.get(&entry.path) {
             Some(split) => (take_over(position, split, options, &jobs).map(Some), None),
-            None => scan_file(position, (&|| entry.path.to_text().into(), content), options, &jobs),
+            None => scan_file(position, &|| entry.path.to_text().into(), content, options, &jobs),
         };
         progress.advance(content.size());
         (candidate, result, code)
@@ -170,7 +170,8 @@ fn candidates<'a>(
 /// The file if it has wrappers; and all code in it if that is wanted.
 fn scan_file(
     entry: usize,
-    (name, content): (&dyn Fn() -> Arc<str>, &Arc<dyn Content>),
+    name: &dyn Fn() -> Arc<str>,
+    content: &Arc<dyn Content>,
     options: &PlanOptions,
     jobs: &Arc<BundleJobs>,
 ) -> (Result<Option<Fat>, ScanError>, Option<ContentCode>) {
@@ -189,7 +190,7 @@ fn scan_file(
         resources.policy.find.map(|_| ContentCode::of(content, code.as_ref().map(|code| &*code.bundles), resources));
     let fat = code.map(|code| {
         let table = ParserMemory::new(Parser::Bundle);
-        let wrappers = wrappers(&code, (name, content), (options, resources), &mut early, &table)?;
+        let wrappers = wrappers(&code, name, content, options, resources, &mut early, &table)?;
         let is_unfound = wrappers.iter().flat_map(|frames| frames.iter()).any(|frame| frame.object.target.is_unknown());
         let unfound = code.bundles.iter().filter(|_| is_unfound);
         let unfound = unfound.flat_map(|bundle| bundle.unfound_ids(content, resources)).collect();
@@ -203,8 +204,10 @@ fn scan_file(
 /// The code objects of each wrapper. Counts what is kept of them.
 fn wrappers(
     code: &DeviceCode,
-    (name, content): (&dyn Fn() -> Arc<str>, &Arc<dyn Content>),
-    (options, resources): (&PlanOptions, &Arc<Resources>),
+    name: &dyn Fn() -> Arc<str>,
+    content: &Arc<dyn Content>,
+    options: &PlanOptions,
+    resources: &Arc<Resources>,
     early: &mut EarlyFrames,
     table: &ParserMemory,
 ) -> Result<Vec<Arc<Vec<Arc<Frame>>>>, ScanError> {

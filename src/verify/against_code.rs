@@ -259,7 +259,7 @@ impl Comparison<'_> {
     ) -> Vec<ArchivedObject<'a>> {
         let directory = path.parent().unwrap_or_else(EntryPath::root);
         let key = toc_key(&request.marker.kernel_name, to_usize(request.index.into()));
-        let mut found = self.found_on_devices((path, position, &*key), builds, request);
+        let mut found = self.found_on_devices(path, position, &key, builds, request);
         // Any other code that is found under its name must be code that a device of that target would have run.
         for target in &self.context.archives.targets {
             let steps = self.context.archives.steps(&directory, &request.marker.kpack_search_paths, target);
@@ -284,7 +284,9 @@ impl Comparison<'_> {
     /// runtime asks them.
     fn found_on_devices<'a>(
         &self,
-        (path, position, key): (&EntryPath, usize, &str),
+        path: &EntryPath,
+        position: usize,
+        key: &str,
         builds: &[FatCode<'a>],
         request: &WrapperRequest,
     ) -> Vec<ArchivedObject<'a>> {

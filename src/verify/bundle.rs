@@ -16,7 +16,8 @@ pub(super) type SaysReason<'a> = &'a dyn Fn(String);
 /// returns what is wrong with code for a target.
 pub(super) fn check(
     content: &Arc<dyn Content>,
-    (start, limit): (u64, u64),
+    start: u64,
+    limit: u64,
     judge: &dyn Fn(&TargetId) -> Option<String>,
     say: SaysReason<'_>,
     Tools { resources, findings }: Tools<'_>,

@@ -93,7 +93,7 @@ fn check_code(content: &Arc<dyn Content>, target: Option<&TargetId>, say: SaysRe
     }
     if is_bundle(&beginning) {
         // What a bundle has for further targets is not looked up under this path.
-        match bundle::check(content, (0, size), &|_| None, say, tools) {
+        match bundle::check(content, 0, size, &|_| None, say, tools) {
             Ok(targets) => bundle_problem(&targets, target).into_iter().for_each(say),
             Err(error) => say(error.to_string()),
         }

@@ -42,7 +42,7 @@ impl Context<'_> {
             self.findings.counts.listed_files.add(1);
             let portion = progress.portion(file.size);
             let _named = progress.at(|| file.path.clone());
-            if self.check_file(stated, (&path, file), manifest.digest, compared, &portion) {
+            if self.check_file(stated, &path, file, manifest.digest, compared, &portion) {
                 as_listed.lock().insert((stated.number, self.place(stated.part, &path)));
             }
         });
@@ -53,7 +53,8 @@ impl Context<'_> {
     fn check_file(
         &self,
         stated: &StatedPart<'_>,
-        (path, file): (&EntryPath, &StatedPartFile),
+        path: &EntryPath,
+        file: &StatedPartFile,
         digest: FileDigest,
         compared: &ComparedFiles,
         portion: &Portion<'_>,

@@ -102,8 +102,7 @@ pub(super) fn check(content: &Arc<dyn Content>, binary: &FatBinary, gpus: &GpuSe
                 let reason = || format!("it has code for {target}, which a GPU of {gpus} cannot be given");
                 (gpus.keeps(&[target]) != [true]).then(reason)
             };
-            let place = (wrapper.bundle, wrapper.limit);
-            bundle::check(content, place, &judge, &say, tools).map_or_else(
+            bundle::check(content, wrapper.bundle, wrapper.limit, &judge, &say, tools).map_or_else(
                 |error| {
                     say(error.to_string());
                     true

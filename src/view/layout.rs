@@ -16,7 +16,7 @@ use crate::source::{Attributes, EntryPath, Input};
 use crate::split::{DEVICE, FAT, FAT_WHEEL, FatBinaries, HOST, MERGED, Plan, WHEELS, join};
 use crate::tree::{Body, NodeId, NodeKind, Origin, OriginKind, PartRecord, ROOT, Tree, TreeError, View};
 use crate::wheel::STATEMENT;
-use crate::wheelparts::{RecordFile, WheelBody, WheelPart, WheelSet};
+use crate::wheelparts::{PlannedInput, RecordFile, WheelBody, WheelPart, WheelSet};
 
 /// The directory of the mount's reports. Not listed.
 pub const REPORTS: &str = ".kpackfs";
@@ -26,20 +26,20 @@ pub const COLLECTED: &str = "collect.json";
 
 /// The tree of a mount, without its reports. `arch` is overlaid on `host/` itself.
 pub fn lay_out(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, arch: &[BundleKey]) -> anyhow::Result<Tree> {
-    let (mut tree, _) = lay_out_listed((input, plan, wheels), arch, &ThinViews::default())?;
+    let (mut tree, _) = lay_out_listed(PlannedInput { input, plan, wheels }, arch, &ThinViews::default())?;
     tree.shrink();
     Ok(tree)
 }
 
 /// Like [`lay_out`], with more listed thin views. Also returns the thin wheels that are listed in the tree.
 pub fn lay_out_listed(
-    (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
+    planned: PlannedInput<'_>,
     arch: &[BundleKey],
     thin_views: &ThinViews,
 ) -> anyhow::Result<(Tree, Vec<ThinWheelOfView>)> {
-    let mut tree = Tree::new(Attributes { mode: 0o755, ..input.root });
-    show_wheels(&mut tree, input, wheels)?;
-    let thin = lay_out_at(&mut tree, &EntryPath::root(), (input, plan, wheels), arch, thin_views)?;
+    let mut tree = Tree::new(Attributes { mode: 0o755, ..planned.input.root });
+    show_wheels(&mut tree, planned.input, planned.wheels)?;
+    let thin = lay_out_at(&mut tree, &EntryPath::root(), planned, arch, thin_views)?;
     Ok((tree, thin))
 }
 
@@ -47,10 +47,11 @@ pub fn lay_out_listed(
 pub fn lay_out_at(
     tree: &mut Tree,
     base: &EntryPath,
-    (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
+    planned: PlannedInput<'_>,
     arch: &[BundleKey],
     thin_views: &ThinViews,
 ) -> anyhow::Result<Vec<ThinWheelOfView>> {
+    let PlannedInput { input, plan, wheels } = planned;
     let root = Attributes { mode: 0o755, ..input.root };
     // Other inputs may have entries of the same names.
     let first = tree.stored().len();
@@ -59,7 +60,7 @@ pub fn lay_out_at(
     let installed = wheels.map(|wheels| Installed::new(&host, &devices, wheels)).transpose()?.flatten();
     let is_installed = installed.is_some();
     let host_layer = layer(tree, input.root, host)?;
-    let overlay = Overlay::new(tree, base, input, host_layer, (devices, installed))?;
+    let overlay = Overlay::new(tree, base, input, host_layer, devices, installed)?;
     let served = ServedGpus::new(plan);
     for target in &merged_targets(plan, &served) {
         let view = overlay.view(tree, &chain(plan, target))?;
@@ -77,8 +78,8 @@ pub fn lay_out_at(
     if let Some(thin) = &thin {
         lay_out_thin_wheel(tree, input, thin, &mut layers)?;
     }
-    show_fat(tree, base, (input, plan, wheels))?;
-    let thin = ThinLayout::new(tree, first, served, layers, plan, (binaries, thin));
+    show_fat(tree, base, planned)?;
+    let thin = ThinLayout::new(tree, first, served, layers, plan, binaries, thin);
     let listed = show_thin(tree, base, &thin, root, thin_views)?;
     tree.show(&below(base, &[HOST]), host_view)?;
     Ok(listed)
@@ -95,11 +96,11 @@ fn parts<'a>(input: &Input, plan: &'a Plan, wheels: Option<&WheelSet>) -> anyhow
     let mut devices = device_parts(input, plan);
     if let Some(wheels) = wheels {
         if let Some(part) = wheels.hosts.first() {
-            become_unpacked_wheel(&mut host, (input, plan, wheels), part)?;
+            become_unpacked_wheel(&mut host, input, plan, wheels, part)?;
         }
         for (key, items) in &mut devices {
             if let Some(part) = wheels.devices.get(*key) {
-                become_unpacked_wheel(items, (input, plan, wheels), part)?;
+                become_unpacked_wheel(items, input, plan, wheels, part)?;
             }
         }
     }
@@ -122,7 +123,8 @@ impl Overlay {
         base: &EntryPath,
         input: &Input,
         host: NodeId,
-        (devices, installed): (BTreeMap<&BundleKey, Vec<Item>>, Option<Installed>),
+        devices: BTreeMap<&BundleKey, Vec<Item>>,
+        installed: Option<Installed>,
     ) -> anyhow::Result<Self> {
         let mut overlay = Self { host, devices: BTreeMap::new() };
         let root = Attributes { mode: 0o755, ..input.root };
@@ -155,7 +157,7 @@ impl Overlay {
 fn show_fat(
     tree: &mut Tree,
     base: &EntryPath,
-    (input, plan, wheels): (&Input, &Plan, Option<&WheelSet>),
+    PlannedInput { input, plan, wheels }: PlannedInput<'_>,
 ) -> anyhow::Result<()> {
     let fat_wheel = wheels.and_then(|wheels| wheels.fat.as_ref().zip(Some(wheels)));
     if plan.joined.is_empty() && fat_wheel.is_none() {
@@ -163,7 +165,7 @@ fn show_fat(
     }
     let mut items = fat_items(input, plan);
     if let Some((part, wheels)) = fat_wheel {
-        become_unpacked_wheel(&mut items, (input, plan, wheels), part)?;
+        become_unpacked_wheel(&mut items, input, plan, wheels, part)?;
     }
     let fat = layer(tree, input.root, items)?;
     tree.show(&below(base, &[FAT]), View { layers: vec![fat], ..View::default() })?;
@@ -262,7 +264,9 @@ pub(crate) fn directory(tree: &mut Tree, name: &str, attributes: Attributes) -> 
 /// Replaces the input's dist-info with that of the part's wheel, so that the part is that wheel unpacked.
 fn become_unpacked_wheel(
     items: &mut Vec<Item>,
-    (input, plan, wheels): (&Input, &Plan, &WheelSet),
+    input: &Input,
+    plan: &Plan,
+    wheels: &WheelSet,
     part: &Arc<WheelPart>,
 ) -> anyhow::Result<()> {
     let stated = Arc::new(PartRecord(Box::new(Arc::clone(part))));

@@ -48,7 +48,7 @@ impl ListedWheel {
             let metadata = metadata.map(|file| Arc::clone(&file.digest.content));
             let body = Body::Made(Arc::new(WheelBody(Arc::clone(part))));
             let identity = wheels.identity(&name);
-            Self::made((&name, input), metadata, body, attributes, identity)
+            Self::made(&name, input, metadata, body, attributes, identity)
         };
         wheels.hosts.iter().chain(wheels.devices.values()).map(listed).collect()
     }
@@ -57,7 +57,7 @@ impl ListedWheel {
     pub fn thin(input: &Input, wheels: &WheelSet, thin: &ThinWheelOfView) -> anyhow::Result<Self> {
         let name = thin.file_name()?;
         let identity = wheels.identity(&format!("{} {name}", thin.gpus));
-        Self::made((&name, input), thin.metadata()?, thin.body(), wheel_attributes(input), identity)
+        Self::made(&name, input, thin.metadata()?, thin.body(), wheel_attributes(input), identity)
     }
 
     /// A wheel as it is.
@@ -77,7 +77,8 @@ impl ListedWheel {
     }
 
     fn made(
-        (name, input): (&str, &Input),
+        name: &str,
+        input: &Input,
         metadata: Option<Arc<dyn Content>>,
         body: Body,
         attributes: Attributes,
@@ -172,7 +173,8 @@ impl PackageIndexes {
     /// Adds the wheels of a split, and thin ones, with the time of made files in seconds since 1970.
     pub fn add_split(
         &mut self,
-        (input, wheels): (&Input, &WheelSet),
+        input: &Input,
+        wheels: &WheelSet,
         thin: &[ThinWheelOfView],
         seconds: i64,
     ) -> anyhow::Result<()> {

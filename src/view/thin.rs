@@ -63,7 +63,8 @@ impl ThinLayout {
         served: ServedGpus,
         layers: Layers,
         plan: &Plan,
-        (binaries, wheels): (Arc<FatBinaries>, Option<Arc<ThinWheels>>),
+        binaries: Arc<FatBinaries>,
+        wheels: Option<Arc<ThinWheels>>,
     ) -> Arc<Self> {
         let hidden = hidden(tree, &layers);
         Arc::new(Self {

@@ -140,7 +140,7 @@ impl ThinWheel {
         let devices: Vec<_> = keys.iter().filter_map(|key| wheels.devices.get(key)).map(|part| &**part).collect();
         let is_shown = |path: &EntryPath| !wheels.modes.get(path).is_some_and(|target| gpus.lacks_modes_of(target));
         let binary = |path: &EntryPath| wheels.binaries.thin(gpus, path);
-        let part = WheelPart::thin(part, (&wheels.host, &devices), wheels.statement(gpus), &is_shown, &binary)?;
+        let part = WheelPart::thin(part, &wheels.host, &devices, wheels.statement(gpus), &is_shown, &binary)?;
         Ok(Arc::clone(self.part.get_or_init(|| part)))
     }
 }

@@ -15,7 +15,8 @@ impl WheelPart {
     /// the thin form of a file that has one, take paths of the input.
     pub(crate) fn thin(
         part: SplitWheel,
-        (host, devices): (&Self, &[&Self]),
+        host: &Self,
+        devices: &[&Self],
         statement: String,
         is_shown: &dyn Fn(&EntryPath) -> bool,
         binary: &dyn Fn(&EntryPath) -> Option<Arc<ThinBinary>>,

@@ -190,7 +190,7 @@ fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &Assem
     let known = Databases::all().of(input.files(), resources);
     let databases = databases(&input, &known, location, &found, question);
     if found.is_empty() {
-        found = without_libraries(&input, (&archives, &known), location, resources);
+        found = without_libraries(&input, &archives, &known, location, resources);
     }
     let is_split = |(_, code): &LocatedCode| code.as_ref().is_ok_and(|code| code.form == CodePlace::Split);
     let runtime = if found.iter().any(is_split) { OwnRuntime::of(&input) } else { None };
@@ -218,7 +218,8 @@ fn databases(
 /// has its own names.
 fn without_libraries(
     input: &Input,
-    (archives, known): (&BTreeMap<EntryPath, Arc<dyn Content>>, &Databases),
+    archives: &BTreeMap<EntryPath, Arc<dyn Content>>,
+    known: &Databases,
     location: &Path,
     resources: &Arc<Resources>,
 ) -> Vec<LocatedCode> {

@@ -69,7 +69,7 @@ impl Installer {
         if self.linked.is_some() {
             return self.renew(&wanted.packages, of, name);
         }
-        self.remedy(&wanted.requirements, &wanted.packages, "", (of, name))
+        self.remedy(&wanted.requirements, &wanted.packages, "", of, name)
     }
 
     /// Installs packages again, without what they require.
@@ -82,7 +82,7 @@ impl Installer {
             (true, Some(_)) => "--reinstall --no-deps --no-cache --link-mode copy ",
             (false, _) => "--force-reinstall --no-deps ",
         };
-        self.remedy(&requirements, &packages, option, (of, name))
+        self.remedy(&requirements, &packages, option, of, name)
     }
 
     fn remedy(
@@ -90,7 +90,8 @@ impl Installer {
         requirements: &[String],
         packages: &BTreeSet<(String, String)>,
         option: &str,
-        (of, name): (&Path, &str),
+        of: &Path,
+        name: &str,
     ) -> Remedy {
         let what = requirements.iter().map(|it| format!("'{it}'")).collect::<Vec<_>>().join(" ");
         let plain = requirements.join(", ");

@@ -127,7 +127,7 @@ impl FoundFiles {
                         self.add(path, name, root);
                     }
                 }
-                EntryKind::Symlink(_) => self.add_link((place, root), &path, name, resources),
+                EntryKind::Symlink(_) => self.add_link(place, root, &path, name, resources),
                 EntryKind::Directory => {}
             }
         }
@@ -135,7 +135,7 @@ impl FoundFiles {
     }
 
     /// Adds what a symlink in a directory of a root leads to. A dangling one leads to nothing.
-    fn add_link(&mut self, (directory, root): (&Path, &Path), link: &Path, name: PathBuf, resources: &Arc<Resources>) {
+    fn add_link(&mut self, directory: &Path, root: &Path, link: &Path, name: PathBuf, resources: &Arc<Resources>) {
         let Some(target) = in_root(link, root).and_then(|place| place.canonicalize().ok()) else { return };
         if target.is_dir() {
             // What is below the directory is found there. A link upwards, such as one to `/`, leads to other things.

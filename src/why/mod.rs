@@ -181,7 +181,7 @@ impl Question {
         match library {
             Library::Split(split) => {
                 let environment = self.environment();
-                split::look_up(file, split, &wrappers, &device, (&environment, &self.resources), &mut lookup);
+                split::look_up(file, split, &wrappers, &device, &environment, &self.resources, &mut lookup);
                 if let Some(cause) =
                     runtime::judge(file, &self.variables, self.loaded.as_deref(), &self.resources, &mut lookup)
                 {

@@ -32,7 +32,7 @@ pub(super) fn judge(
 ) -> Option<Cause> {
     let (found, is_override) = match loaded {
         Some(loaded) => (loaded.first().cloned(), false),
-        None => search(RUNTIME, (&library.path, library), variables, resources),
+        None => search(RUNTIME, &library.path, library, variables, resources),
     };
     let Some(found) = found else {
         return none("where libraries are usually loaded from", lookup);
@@ -54,7 +54,7 @@ pub(super) fn judge(
     }
     if names.reads_archives() {
         if names.names_library() {
-            let (kpack, _) = search(ARCHIVE_LIBRARY, (&found, library), variables, resources);
+            let (kpack, _) = search(ARCHIVE_LIBRARY, &found, library, variables, resources);
             let none = format!("it needs {ARCHIVE_LIBRARY}*, which is not where libraries are usually loaded from");
             lookup
                 .evidence
@@ -98,7 +98,8 @@ fn too_old(runtime: &Path) -> Cause {
 /// RUNPATH, and after an RPATH (`ld.so(8)`). Directories are those of the root of `file`.
 fn search(
     begin: &str,
-    (library, file): (&Path, &LibraryFile),
+    library: &Path,
+    file: &LibraryFile,
     variables: &BTreeMap<OsString, OsString>,
     resources: &Arc<Resources>,
 ) -> (Option<PathBuf>, bool) {

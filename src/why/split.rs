@@ -56,7 +56,8 @@ pub(super) fn look_up(
     split: &SplitBinary,
     wrappers: &[usize],
     device: &TargetId,
-    (environment, resources): (&Environment, &Arc<Resources>),
+    environment: &Environment,
+    resources: &Arc<Resources>,
     lookup: &mut Lookup,
 ) {
     lookup.evidence.saw("its device code is in archives");
@@ -100,7 +101,7 @@ impl ArchiveSearch<'_> {
                 continue;
             };
             // Of most code objects only the headers are read here. `verify` reads all.
-            let read = self.read(open, (&key, &target), lookup.with_code == 0).map_err(|error| {
+            let read = self.read(open, &key, &target, lookup.with_code == 0).map_err(|error| {
                 let of_packages = installed::cause(self.file, self.device, Some(path), lookup);
                 let reason = format!("{} is damaged: {key} for {target}: {error}", path.display());
                 Cause::new(CauseKind::ArchiveDamaged, reason, of_packages.and_then(|cause| cause.command))
@@ -115,7 +116,7 @@ impl ArchiveSearch<'_> {
                 let first = missing.first().map(|(_, key)| key.as_str());
                 Err(self
                     .archives_beside_link(marker, candidates, lookup)
-                    .unwrap_or_else(|| self.cause((marker, candidates), first, lookup))
+                    .unwrap_or_else(|| self.cause(marker, candidates, first, lookup))
                     .with(self.unused_prefix().as_deref()))
             }
             (_, Some((marker, _))) if !missing.is_empty() => {
@@ -149,18 +150,19 @@ impl ArchiveSearch<'_> {
     fn read(
         &self,
         OpenArchive { archive, content }: &OpenArchive,
-        (key, target): (&str, &str),
+        key: &str,
+        target: &str,
         is_whole: bool,
     ) -> Result<Option<String>, Error> {
         let Some(entry) = archive.find(key, target)? else { return Ok(None) };
         let mut header = Vec::new();
         if is_whole {
-            read_entry((content, archive), &entry, &self.resources.budget, |piece| {
+            read_entry(content, archive, &entry, &self.resources.budget, |piece| {
                 header.extend(piece.iter().take(CODE_BEGINNING.saturating_sub(header.len())));
                 Ok(())
             })?;
         } else {
-            let object = stored_object((content, archive), &entry, key, self.resources)?;
+            let object = stored_object(content, archive, &entry, key, self.resources)?;
             header =
                 object.content().beginning(CODE_BEGINNING).map_err(|error| Error::Read(io::Error::other(error)))?;
         }
@@ -258,12 +260,7 @@ impl ArchiveSearch<'_> {
     }
 
     /// Why none of the archives has code.
-    fn cause(
-        &self,
-        (marker, candidates): (&Marker, &[ArchiveCandidate]),
-        key: Option<&str>,
-        lookup: &mut Lookup,
-    ) -> Cause {
+    fn cause(&self, marker: &Marker, candidates: &[ArchiveCandidate], key: Option<&str>, lookup: &mut Lookup) -> Cause {
         let (path, device) = (&*self.file.path, self.device);
         if !self.environment.path.is_empty() {
             let why = kpack_path::misnamed(&self.environment.path).map(|why| format!(": {why}")).unwrap_or_default();

@@ -90,7 +90,7 @@ impl FatElf {
         ranges.extend(names.map(|names| names.offset..names.end()));
         ranges.push(self.image.section_headers());
         // Splitters move symbols of the device code, or leave them.
-        for table in self.section.into_iter().flat_map(|section| symbols::tables(&self.image, section, (0, 0), &[])) {
+        for table in self.section.into_iter().flat_map(|section| symbols::tables(&self.image, section, 0, 0, &[])) {
             ranges.extend(table.values(&self.image.content)?);
         }
         let mut patched = BTreeMap::new();

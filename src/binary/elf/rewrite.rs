@@ -47,7 +47,7 @@ impl FatElf {
             // A join leaves the marker's symbols where they are. So does another split.
             let (start, length) = (self.addresses.start, self.addresses.end - self.addresses.start);
             let length = if form.is_thin() { u64::MAX } else { length };
-            let tables = symbols::tables(&self.image, section, (start, length), &moves);
+            let tables = symbols::tables(&self.image, section, start, length, &moves);
             changes.extend(tables.into_iter().map(Patch::symbols));
             changes.extend(names.and_then(|names| names.change));
         } else {

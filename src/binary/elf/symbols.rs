@@ -49,7 +49,8 @@ struct Changed {
 pub(super) fn tables(
     image: &ElfImage,
     section: usize,
-    (address, length): (u64, u64),
+    address: u64,
+    length: u64,
     moves: &[(u64, u64)],
 ) -> Vec<Symbols> {
     let Some(section) = u16::try_from(section).ok().filter(|&number| number < elf::SHN_LORESERVE) else {

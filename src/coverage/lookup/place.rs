@@ -40,7 +40,8 @@ impl DatabasePlace {
     /// The directory that the environment names, or else the one near the library.
     pub(crate) fn of(
         reader: &DatabaseReader,
-        (library, files): (&LoadedLibrary<'_>, &dyn LibraryFiles),
+        library: &LoadedLibrary<'_>,
+        files: &dyn LibraryFiles,
         variables: &BTreeMap<OsString, OsString>,
     ) -> Option<Self> {
         let named = reader.variable.and_then(|name| Some((name, variables.get(&OsString::from(name))?)));

@@ -208,7 +208,7 @@ impl DatabaseSearch<'_> {
     fn check_named(&self, path: &Path, named: &BTreeSet<String>, listing: &DatabaseListing) -> Option<Problem> {
         let processor = self.device.processor();
         if let Some(lost) = lost(named, processor, &listing.names) {
-            return Some(self.lost(lost, (path, named), listing));
+            return Some(self.lost(lost, path, named, listing));
         }
         let file = |name: &String| files_of_name(name).find(|file| listing.has(file));
         let files = named.iter().filter_map(file).map(|name| listing.path(&name));
@@ -223,7 +223,7 @@ impl DatabaseSearch<'_> {
         })
     }
 
-    fn lost(&self, lost: Lost<'_>, (path, named): (&Path, &BTreeSet<String>), listing: &DatabaseListing) -> Problem {
+    fn lost(&self, lost: Lost<'_>, path: &Path, named: &BTreeSet<String>, listing: &DatabaseListing) -> Problem {
         let processor = self.device.processor();
         let file_missing = |reason, file| Problem::new(CauseKind::DatabaseFileMissing, reason, file);
         match lost {

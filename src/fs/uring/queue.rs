@@ -142,7 +142,7 @@ impl RingQueue {
 
     /// The error of a command for another queue.
     fn probe(&mut self, device: &OwnedFd, command: u32, number: u16) -> io::Result<i32> {
-        let built = self.built(device, 0, (command, 0, number)).user_data(PROBE);
+        let built = self.built(device, 0, command, 0, number).user_data(PROBE);
         self.push(&built)?;
         self.ring.submit()?;
         self.take_completions();
@@ -254,12 +254,12 @@ impl RingQueue {
 
     /// Queues a command for an entry.
     fn command(&mut self, device: &OwnedFd, slot: SlotNumber, command: u32, commit_id: u64) -> io::Result<()> {
-        let built = self.built(device, slot, (command, commit_id, self.number));
+        let built = self.built(device, slot, command, commit_id, self.number);
         self.push(&built.user_data(slot.into()))
     }
 
     /// A command for an entry of a queue (`struct fuse_uring_cmd_req`: flags, number of the request, number of the queue).
-    fn built(&self, device: &OwnedFd, slot: SlotNumber, (command, commit_id, queue): (u32, u64, u16)) -> Entry128 {
+    fn built(&self, device: &OwnedFd, slot: SlotNumber, command: u32, commit_id: u64, queue: u16) -> Entry128 {
         let mut request = [0; 80];
         let numbers = [&[0; 8][..], &commit_id.to_ne_bytes(), &queue.to_ne_bytes()].concat();
         request.iter_mut().zip(numbers).for_each(|(field, byte)| *field = byte);

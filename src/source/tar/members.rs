@@ -60,7 +60,8 @@ impl TarMember {
     /// `start` is the end of the member before it. Positions of the crate count from `base`.
     fn of(
         member: &tar::Entry<'_, ContentReader>,
-        (start, base): (u64, u64),
+        start: u64,
+        base: u64,
         archive: &dyn Content,
     ) -> Result<Self, String> {
         let (header, kind) = (member.header(), member.header().entry_type());
@@ -167,7 +168,7 @@ pub(crate) fn read_members(
         if member.header().entry_type().as_byte() == VOLUME_LABEL {
             end = content_end.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX);
         } else {
-            let member = TarMember::of(&member, (end, base), &**archive).map_err(bad)?;
+            let member = TarMember::of(&member, end, base, &**archive).map_err(bad)?;
             end = member.blocks.end;
             visit(member).map_err(bad)?;
         }

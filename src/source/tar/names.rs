@@ -27,10 +27,20 @@ const MOST_READ: u64 = 2 * MOST;
 /// The most bytes that are unpacked for each byte of an archive whose members are all looked at. Device code has ten.
 const MOST_RATIO: u64 = 1 << 10;
 
-/// The same limits for files in an input, of which each thread looks at one: the logarithm of a window, and KiB. `zstd -19` and
-/// `xz -6` stay within them.
-const SMALL_WINDOW_LOG: u32 = 23;
-const SMALL_MEMORY: u32 = 9 << 10;
+/// What a decoder may need.
+#[derive(Clone, Copy)]
+struct DecoderLimits {
+    /// The logarithm of the window of zstd.
+    window_log: u32,
+    /// The memory of xz in KiB.
+    memory: u32,
+}
+
+/// The limits for an input itself.
+const OF_INPUT: DecoderLimits = DecoderLimits { window_log: WINDOW_LOG, memory: MAX_MEMORY };
+
+/// The limits for files in an input, of which each thread looks at one. `zstd -19` and `xz -6` stay within them.
+const OF_FILES: DecoderLimits = DecoderLimits { window_log: 23, memory: 9 << 10 };
 
 /// Iterates over the paths of members as their headers state them, without those of extended headers: what an archive is
 /// recognised by has short names. Ends at what cannot be read, of which listing the archive tells.
@@ -50,16 +60,16 @@ enum TarBytes {
 impl TarNames {
     /// The members of the archive at `location`.
     pub(crate) fn open(location: &Path, packing: TarCompression) -> io::Result<Self> {
-        Self::up_to((MOST, MOST_READ), location, packing)
+        Self::up_to(MOST, MOST_READ, location, packing)
     }
 
     /// The same, of which at most so many bytes are unpacked, and read for that.
-    fn up_to((most, most_read): (u64, u64), location: &Path, packing: TarCompression) -> io::Result<Self> {
+    fn up_to(most: u64, most_read: u64, location: &Path, packing: TarCompression) -> io::Result<Self> {
         let file = disk::open(location)?.0;
         let bytes = if packing == TarCompression::Plain {
             TarBytes::File(file)
         } else {
-            let stream = unpacked(file.take(most_read), packing, (WINDOW_LOG, MAX_MEMORY))?;
+            let stream = unpacked(file.take(most_read), packing, OF_INPUT)?;
             TarBytes::Unpacked(Box::new(stream.take(most)))
         };
         Ok(Self { bytes, rest: 0, is_at_end: false })
@@ -71,31 +81,32 @@ impl TarNames {
 pub(crate) fn has_member(location: &Path, path: &EntryPath) -> io::Result<Option<bool>> {
     let Some(packing) = packing(location)? else { return Ok(None) };
     let size = location.metadata()?.len();
-    let mut names = TarNames::up_to((size.saturating_mul(MOST_RATIO), size), location, packing)?;
+    let mut names = TarNames::up_to(size.saturating_mul(MOST_RATIO), size, location, packing)?;
     let has = names.any(|name| name == *path);
     Ok((has || names.is_at_end).then_some(has))
 }
 
-/// The bytes of a compressed file. The limits are the logarithm of a window, and KiB.
-fn unpacked(
-    file: impl Read + 'static,
-    packing: TarCompression,
-    (window_log, memory): (u32, u32),
-) -> io::Result<Box<dyn Read>> {
+/// The bytes of a compressed file.
+fn unpacked(file: impl Read + 'static, packing: TarCompression, limits: DecoderLimits) -> io::Result<Box<dyn Read>> {
     Ok(match packing {
         TarCompression::Plain => Box::new(file),
         TarCompression::Gzip => Box::new(MultiGzDecoder::new(file)),
         TarCompression::Zstd => {
             let mut decoder = zstd::Decoder::new(file)?;
-            decoder.window_log_max(window_log)?;
+            decoder.window_log_max(limits.window_log)?;
             Box::new(decoder)
         }
-        TarCompression::Xz => Box::new(XzReader::new_mem_limit(BufReader::new(file), true, memory)),
+        TarCompression::Xz => Box::new(XzReader::new_mem_limit(BufReader::new(file), true, limits.memory)),
     })
 }
 
 /// The first bytes of what a compressed file holds, as far as it can be decompressed, and whether it can.
-fn first_bytes(file: impl Read + 'static, packing: TarCompression, limits: (u32, u32), length: u64) -> (Vec<u8>, bool) {
+fn first_bytes(
+    file: impl Read + 'static,
+    packing: TarCompression,
+    limits: DecoderLimits,
+    length: u64,
+) -> (Vec<u8>, bool) {
     let mut first = Vec::new();
     let stream = unpacked(file.take(MOST_READ), packing, limits);
     let is_readable = stream.and_then(|stream| stream.take(length).read_to_end(&mut first)).is_ok();
@@ -107,7 +118,7 @@ pub(crate) fn is_no_tar(location: &Path, packing: TarCompression) -> io::Result<
     if packing == TarCompression::Plain {
         return Ok(false);
     }
-    let (first, is_readable) = first_bytes(disk::open(location)?.0, packing, (WINDOW_LOG, MAX_MEMORY), BLOCK);
+    let (first, is_readable) = first_bytes(disk::open(location)?.0, packing, OF_INPUT, BLOCK);
     Ok(is_readable && !is_header(&first) && !is_end(&first))
 }
 
@@ -120,8 +131,7 @@ pub(crate) fn check_image(location: &Path, archive: &dyn Content) -> Result<(), 
 /// Whether a compressed file in an input may have device code in files by what is in it: a tar archive, one that is not read where it
 /// is compressed, or a library. One of which nothing can be decompressed, or not with a small window, may be one.
 pub(crate) fn may_be_packed(content: &Arc<dyn Content>, packing: TarCompression) -> bool {
-    let limits = (SMALL_WINDOW_LOG, SMALL_MEMORY);
-    let (first, is_readable) = first_bytes(ContentReader::new(content), packing, limits, unknown::HEAD);
+    let (first, is_readable) = first_bytes(ContentReader::new(content), packing, OF_FILES, unknown::HEAD);
     let block = first.get(..to_usize(BLOCK)).unwrap_or(&first);
     let is_archive = [unknown::ZIP, unknown::STATIC_LIBRARY].iter().any(|magic| first.starts_with(magic));
     let is_known = is_archive || is_header(block) || unknown::begins_archive(&first) || is_library(&first);

@@ -67,7 +67,7 @@ impl Question {
 
 impl ExaminedDatabase<'_> {
     fn look_up(&self) -> Option<DatabaseLookup> {
-        let place = DatabasePlace::of(self.reader, (&self.loaded(), &self.files()), &self.question.variables)?;
+        let place = DatabasePlace::of(self.reader, &self.loaded(), &self.files(), &self.question.variables)?;
         if !self.search(&self.files(), &place).is_there() {
             return None;
         }

@@ -19,6 +19,7 @@ use kpackfs::source::{EntryPath, Input};
 use kpackfs::split::{FatBinaries, Plan, PlanOptions};
 use kpackfs::tree::{NodeKind, ROOT};
 use kpackfs::view::{self, ThinViews};
+use kpackfs::wheelparts::PlannedInput;
 
 use crate::common::{program, sha256, succeeds};
 use crate::mount::kernels::{Expected, Programs, fat_programs, files};
@@ -189,7 +190,8 @@ fn a_link_leads_to_the_view_for_the_gpus_of_the_machine() {
     let plan = Plan::make(&input, &PlanOptions::default(), &BundleJobs::new(&resources), &Progress::default()).unwrap();
     let tree = |auto: &str| {
         let views = ThinViews { auto: Some(auto.parse().unwrap()), ..ThinViews::default() };
-        view::lay_out_listed((&input, &plan, None), &[], &views).map(|(tree, _)| tree)
+        view::lay_out_listed(PlannedInput { input: &input, plan: &plan, wheels: None }, &[], &views)
+            .map(|(tree, _)| tree)
     };
     let leads_to = |auto: &str| {
         let tree = tree(auto).unwrap();

@@ -30,7 +30,7 @@ pub(super) fn search(files: &[(&str, Vec<u8>)]) -> Vec<CodeOfFile> {
     let shown = Shown::tree(fat, Compression::default());
     let resources = Resources::new(64 << 20);
     let input = Input::open(shown.fat.path(), &resources).unwrap();
-    device_code(&input, (&Joined::default(), &shown.plan), &resources, &Progress::default())
+    device_code(&input, &Joined::default(), &shown.plan, &resources, &Progress::default())
 }
 
 /// The only code that is found in a file.
