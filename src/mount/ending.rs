@@ -1,7 +1,8 @@
 //! The end of a daemon. An unmount is complete before the daemon has closed the input, so `umount` waits for it.
 //!
 //! A daemon listens at an abstract socket (unix(7)) whose name has the number of the mount's device. It says nothing there: the
-//! credentials of the socket name the process, and the kernel reports its end.
+//! credentials of the socket name the process, and the kernel reports its end. A daemon that is stopped accepts no connections, and after
+//! some thousands no further one is made; its process is then the one that has the socket open.
 
 use std::fmt;
 use std::io;
@@ -13,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -77,8 +78,11 @@ impl Daemons {
                 SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
                 None,
             )?;
-            connect(&socket, &SocketAddrUnix::new_abstract_name(name(&entry.device, number).as_bytes())?)?;
-            let (process, user) = sys::peer(socket.as_fd())?;
+            let name = name(&entry.device, number);
+            let (process, user) = match connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?) {
+                Err(Errno::AGAIN) => sys::listener(&name)?,
+                connected => connected.map_err(io::Error::from).and_then(|()| sys::peer(socket.as_fd()))?,
+            };
             let is_trusted = user == 0 || entry.owner.is_none_or(|owner| owner == user);
             let Some(id) = process.filter(|_| is_trusted) else { return Ok(None) };
             Ok(Some(Daemon { id, end: pidfd_open(id, PidfdFlags::empty())? }))

@@ -3,8 +3,10 @@
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use rustix::cmsg_space;
@@ -13,6 +15,8 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
 
 use super::error::{FORK, MountError};
+use crate::disk;
+use crate::memory::Parser;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -69,6 +73,10 @@ const FILES: &str = "/proc/self/fd";
 /// The directory that has an entry for each thread of this process.
 const THREADS: &str = "/proc/self/task";
 
+/// The list of Unix sockets, and the flags there of one that listens.
+const SOCKETS: &str = "/proc/net/unix";
+const LISTENS: &str = "00010000";
+
 /// The process at the other end of a connected Unix socket, and its user (`SO_PEERCRED`, see unix(7)). `None` if this process
 /// cannot see it.
 pub(super) fn peer(socket: BorrowedFd<'_>) -> io::Result<(Option<Pid>, u32)> {
@@ -87,6 +95,26 @@ pub(super) fn peer(socket: BorrowedFd<'_>) -> io::Result<(Option<Pid>, u32)> {
     };
     check(result)?;
     Ok((Pid::from_raw(peer.pid), peer.uid))
+}
+
+/// The process that listens at an abstract Unix socket, and its user: the one that has the socket open (proc(5)). `None` if this process
+/// cannot see it.
+pub(super) fn listener(name: &str) -> io::Result<(Option<Pid>, u32)> {
+    let sockets = disk::read_to_string(Path::new(SOCKETS), Parser::Text)?;
+    let socket = sockets.lines().find_map(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let [_, _, _, LISTENS, _, _, number, path] = *fields else { return None };
+        (path.strip_prefix('@') == Some(name)).then(|| format!("socket:[{number}]"))
+    });
+    let socket = socket.ok_or(io::ErrorKind::NotFound)?;
+    let has_it = |process: &PathBuf| {
+        let files = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        files.filter_map(|file| file.path().read_link().ok()).any(|open| open.as_os_str() == socket.as_str())
+    };
+    let mut processes = std::fs::read_dir("/proc")?.flatten().map(|entry| entry.path());
+    let Some(found) = processes.find(has_it) else { return Ok((None, 0)) };
+    let number = found.file_name().and_then(|name| name.to_str()?.parse().ok());
+    Ok((number.and_then(Pid::from_raw), found.metadata()?.uid()))
 }
 
 /// fork(2). Returns `None` in the child. Fails if this process has more than one thread, because the child of such a

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::path::Path;
 
 use rustix::net::sockopt::socket_peercred;
 
@@ -313,11 +314,30 @@ fn umount_says_that_a_daemon_goes_on() {
     assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{text}");
 }
 
+/// Asks for a daemon as often as it takes to fill its queue of connections, as thousands of commands do.
+const FULL: &str = r#"
+import socket, struct, sys
+for number in range(8):
+    try:
+        while True:
+            asking = socket.socket(socket.AF_UNIX)
+            asking.setblocking(False)
+            asking.connect(f"\0kpackfs.{sys.argv[1]}.{number}")
+            process, _, _ = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if process != int(sys.argv[2]):
+                break
+    except ConnectionRefusedError:
+        continue
+    except BlockingIOError:
+        sys.exit()
+sys.exit("its queue is not full")
+"#;
+
 /// Whatever is asked of such a mount waits until its daemon goes on.
 #[test]
 fn a_mount_whose_daemon_is_stopped_is_refused() {
     let Some(sandbox) = Sandbox::new() else { return };
-    let text = sandbox.run(
+    let text = sandbox.run_with(
         r#"
         kpackfs mount "$IN" "$M"; pid=$(daemon); mkdir "$D/m2"; ln -s "$M" "$D/link"
         refused() { timeout 300 kpackfs "$@" 2>&1 | grep -c "is stopped.*kill -CONT $pid\`"; echo ${PIPESTATUS[0]}; }
@@ -333,12 +353,15 @@ fn a_mount_whose_daemon_is_stopped_is_refused() {
         refused split --databases rocblas "$M/host" -o "$D/none"
         refused split "$IN" -o "$M/x.tar"
         cd "$(dirname "$M")"; kpackfs split "$IN" --group "$(basename "$M")" -o "$D/out" -q; echo $?; cd /
+        python3 -c "$FULL" "$(awk -v m="$M" '$5 == m { print $3 }' /proc/self/mountinfo)" $pid
+        refused status "$M"
         kill -CONT $pid; kpackfs inspect "$M/host" >/dev/null; echo $?
         stop $pid; kpackfs umount --lazy "$M" 2>&1 | grep -c stopped; mountpoint -q "$M" || echo unmounted
         kill -CONT $pid; gone $pid
         "#,
+        &[("FULL", Path::new(FULL))],
     );
-    assert_eq!(text, "1\n5\n".repeat(10) + "0\n0\n1\nunmounted\n");
+    assert_eq!(text, "1\n5\n".repeat(10) + "0\n" + "1\n5\n" + "0\n1\nunmounted\n");
 }
 
 #[test]
