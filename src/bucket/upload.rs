@@ -94,7 +94,7 @@ impl Publication {
             while let Some(file) = next() {
                 match self.put(file, progress, || failed.get().is_some()) {
                     Ok(file) => written.lock().extend(file),
-                    Err(error) => drop(failed.set(error.context(self.client.shown(&file.name)))),
+                    Err(error) => drop(failed.set(error)),
                 }
             }
         };
@@ -109,7 +109,8 @@ impl Publication {
         failed.into_inner().map_or(Ok(written.into_inner()), Err)
     }
 
-    /// Writes a file unless the bucket has it. `None` if another one has failed meanwhile.
+    /// Writes a file unless the bucket has it. `None` if another one has failed meanwhile. An error names what it is about: the object, the
+    /// statement, or what is read.
     fn put(
         &self,
         file: &BucketFile,
@@ -117,8 +118,8 @@ impl Publication {
         is_over: impl Fn() -> bool,
     ) -> anyhow::Result<Option<WrittenFile>> {
         let (name, size, sum) = (file.name.clone(), file.content.size(), FileSum::new(FileDigest::Sha256));
-        let _named = progress.at(|| file.name.clone());
-        let before = self.client.head(&name)?;
+        let (_named, shown) = (progress.at(|| file.name.clone()), || self.client.shown(&file.name));
+        let before = self.client.head(&name).with_context(shown)?;
         // As long as an object has the tag with which it was written, it has those bytes.
         let is_known = |it: &WrittenObject| before.as_ref().is_some_and(|now| (now.size, &now.tag) == (size, &it.tag));
         if let Some(known) = self.lock.written(&name).filter(|it| it.size == size && is_known(it)) {
@@ -142,15 +143,15 @@ impl Publication {
             Some(id) => self.client.complete(&name, id, &tags),
             None => Ok(()),
         };
-        let now = self.client.head(&name)?;
+        let now = self.client.head(&name).with_context(shown)?;
         match completed {
             // A request that was repeated may have been carried out the first time.
             Err(error) if is_status(&error, 404) && now != before => {}
-            completed => completed?,
+            completed => completed.with_context(shown)?,
         }
         let fate = match now.filter(|now| now.size == size) {
             None if file.is_of_directory() => FileFate::LeftOut,
-            None => bail!("the store has taken it, and does not have it now; run the command again"),
+            None => bail!("{}: the store has taken it, and does not have it now; run the command again", shown()),
             Some(now) => {
                 self.note(&name, WrittenObject { size, sha256: hex(&sha256), tag: now.tag }, upload.as_deref())?;
                 FileFate::Written
@@ -161,11 +162,14 @@ impl Publication {
 
     /// Begins an upload in parts. Without parts, an upload that is not in the statement takes no room. Returns its ID.
     fn begin_parts(&self, BucketFile { name, content }: &BucketFile) -> anyhow::Result<String> {
-        if content.size().div_ceil(self.buffers.part) > MOST_PARTS {
-            let part = self.buffers.part;
-            bail!("it needs more than 10,000 parts of {part} bytes, which are in memory; give more --memory");
+        let (part, shown) = (self.buffers.part, || self.client.shown(name));
+        if content.size().div_ceil(part) > MOST_PARTS {
+            bail!(
+                "{}: it needs more than 10,000 parts of {part} bytes, which are in memory; give more --memory",
+                shown()
+            );
         }
-        let id = self.client.begin(name)?;
+        let id = self.client.begin(name).with_context(shown)?;
         self.lock.change(|statement| drop(statement.uploads.insert(id.clone(), name.clone())))?;
         Ok(id)
     }
@@ -188,10 +192,11 @@ impl Publication {
                 }
             }
             left -= bytes.len() as u64;
-            tags.push(match upload {
-                Some(id) => self.client.put_part(name, id, tags.len() + 1, &bytes)?,
-                None => self.client.put(name, &bytes, Condition::None)?,
-            });
+            let tag = match upload {
+                Some(id) => self.client.put_part(name, id, tags.len() + 1, &bytes),
+                None => self.client.put(name, &bytes, Condition::None),
+            };
+            tags.push(tag.with_context(|| self.client.shown(name))?);
         }
         Ok(Some(tags))
     }

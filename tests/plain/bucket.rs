@@ -291,6 +291,8 @@ fn a_server_that_dies_leaves_no_page_that_names_what_is_not_there() {
         let text = said(&output);
         assert!(output.status.code() == Some(1), "{what}: {text}");
         assert!(text.contains("s3://bucket/rel/ease/") && text.contains("closed the connection"), "{what}: {text}");
+        // Nothing else is at fault.
+        assert!(text.lines().all(|line| line.matches("s3://").count() < 2), "{what}: {text}");
         next_ends_right(&server, &what);
     }
 }
