@@ -138,7 +138,7 @@ fn list(kept: &[CacheEntry], frames: &FramesUsage) -> anyhow::Result<()> {
         let input = kept.location.as_ref().map_or_else(|| kept.path.display(), |location| location.display());
         let state = match (&kept.location, kept.is_usable) {
             (_, true) => "",
-            (Some(_), false) => "  (the input is gone or has changed)",
+            (Some(_), false) => "  (the input is gone, or its content or metadata has changed)",
             (None, false) => "  (damaged, or of another version)",
         };
         writeln!(out, "{:>10}  {}{state}", size(kept.size), message(&input))?;
