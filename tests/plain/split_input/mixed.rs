@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{FIXTURES, differences, overlay};
-use crate::common::{put_in as put, ran as kpackfs};
+use crate::common::{copy_all, put_in as put, ran as kpackfs};
 
 /// Every library of a split tree was replaced by its fat original: the archives are old, and their code is stored once.
 #[test]
@@ -84,7 +84,9 @@ fn wheels_that_lack_others_or_do_not_need_them_are_named() {
     let metadata = site.join("amd_torch_device_gfx90a-1.0.dist-info/METADATA");
     let text = fs::read_to_string(&metadata).unwrap();
     fs::write(&metadata, text.replace("\nVersion: 1.0", "\nVersion: 0.9")).unwrap();
-    for command in [&["inspect", "site"][..], &["split", "site", "-o", "of-site"]] {
+    fs::create_dir_all(place.join("env/lib")).unwrap();
+    copy_all(&site, place.join("env/lib"));
+    for command in [&["inspect", "site"][..], &["split", "site", "-o", "of-site"], &["inspect", "env"]] {
         let (_, said) = kpackfs(place, command);
         assert!(said.contains("amd-torch-device-gfx90a is version 0.9, and torch 1.0 requires 1.0"), "{said}");
     }
