@@ -152,10 +152,14 @@ impl WindowFacts<'_> {
         let access = found.map(|(_, part)| part.access);
         if let Some((start, part)) = found.filter(|(_, part)| part.is_group && part.ask()) {
             let next = self.parts.and_then(|parts| parts.at(part.end)).map(|(_, next)| next);
-            let whole = next.filter(|next| next.access == MemberAccess::Whole && next.ask());
+            let whole =
+                next.filter(|next| next.access == MemberAccess::Whole && !next.is_asked.load(Ordering::Relaxed));
             let end = whole.map_or(end, |next| next.end.min(self.size).div_ceil(BLOCK));
             // With the end of what is before it, where an archive has its table of contents, and with the binary behind it.
-            return self.missing(access, start / BLOCK / NEAR * NEAR..end, first);
+            let asked = self.missing(access, start / BLOCK / NEAR * NEAR..end, first);
+            // Much that is there may be in front of it.
+            whole.filter(|_| asked.end > part.end.div_ceil(BLOCK)).map(FilePart::ask);
+            return asked;
         }
         let most = self.most / BLOCK;
         // Bundles in a library that is stored, and lengths in front of code objects, are near each other.
@@ -273,6 +277,13 @@ mod tests {
         let facts = WindowFacts { size: MIB, parts: Some(&parts), ..facts };
         assert_eq!(facts.blocks(&(500_000..500_001)), 0..1_000_000_u64.div_ceil(BLOCK));
         assert_eq!(facts.blocks(&(0..1)), 0..1);
+    }
+
+    #[test]
+    fn a_binary_that_is_not_reached_with_the_members_before_it_is_read_at_once_later() {
+        let members = (1..=20).map(|number| (number * BLOCK * 10, Pieces)).chain([(50 * MIB, Whole)]).collect();
+        let read = requests_for_rest(10..190, 50 * MIB, Some(members), [0, 190 * BLOCK, 200 * BLOCK]);
+        assert_eq!(read, [(0, 10), (190, 200), (200, 50 * MIB / BLOCK)]);
     }
 
     #[test]
