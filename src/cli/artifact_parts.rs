@@ -18,10 +18,10 @@ use crate::packages::{ArtifactPart, PartInputs, lay_out_artifacts};
 use crate::report::{Judgement, PartChoice, PartGpus, SizedPart};
 use crate::resources::Resources;
 use crate::rope::SizeBounds;
-use crate::source::EntryPath;
+use crate::source::{Attributes, EntryPath};
 use crate::split::{SplitId, Statement, statement_of_component};
 use crate::tree::{Body, ROOT, Tree};
-use crate::view::{MadeTime, TreeManifest, fixed};
+use crate::view::{MadeTime, TreeManifest, fixed, show_reports};
 
 /// Parts of artifacts, and the resources for work on them.
 pub(super) struct PreparedParts {
@@ -42,8 +42,8 @@ impl PreparedParts {
             part.archives().map(|(path, archive)| (format!("{}/{path}", part.name), Arc::clone(archive)))
         });
         let mut reports = live_reports(source, resources, archives, inputs.witnesses.iter().cloned());
-        reports.extend(report.map(|report| ("report.json".to_owned(), fixed(report))));
-        reports.extend(manifest_reports(self.manifests(None)));
+        let report = report.map(|report| ("report.json".to_owned(), fixed(report)));
+        let of_files = report.into_iter().chain(manifest_reports(self.manifests(None))).collect();
         for (component, statement) in self.statements() {
             let body = match self.split_id(&component) {
                 Some(split_id) => Body::Ready(Arc::new(statement.to_rope(split_id)?)),
@@ -53,6 +53,9 @@ impl PreparedParts {
         }
         let total_bytes = parts.iter().map(ArtifactPart::known_size).sum();
         let mut tree = lay_out_artifacts(parts, reports)?;
+        if let Some(readers) = Attributes::of_all(inputs.readers.iter().copied()) {
+            show_reports(&mut tree, &EntryPath::root(), readers, of_files)?;
+        }
         tree.date(inputs.states.iter().fold(made.clone(), MadeTime::and_input).seconds());
         Ok(Served { tree: Arc::new(tree), resources: Arc::clone(resources), total_bytes })
     }

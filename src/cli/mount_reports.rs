@@ -11,16 +11,17 @@ use crate::report::Summary;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::session::Prepared;
-use crate::source::{Entry, Input};
+use crate::source::{Attributes, Entry, EntryPath, Input};
 use crate::split::{STATEMENT, Statement};
-use crate::tree::Body;
-use crate::view::{HOST, MANIFESTS, Metrics, Status, TreeManifest, fixed, views_without_code};
+use crate::tree::{Body, Tree};
+use crate::view::{HOST, MANIFESTS, Metrics, Status, TreeManifest, fixed, show_reports, views_without_code};
 
 /// Reports, with the names of their files.
 type Reports = Vec<(String, Body)>;
 
-/// The reports about an input and its split. `arch` is overlaid on its host part.
-pub(super) fn reports(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<Reports> {
+/// Adds the reports about an input and its split to the tree of its views at `place`. `arch` is overlaid on its host part. Those that name
+/// its files can be read by those who can read all of them.
+pub(super) fn show(tree: &mut Tree, place: &EntryPath, prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result<()> {
     let Prepared { input, plan, split_id, .. } = prepared;
     let summary = Summary::of(input, plan);
     let text = json::text(&summary)?;
@@ -33,13 +34,11 @@ pub(super) fn reports(prepared: &Prepared, arch: &[BundleKey]) -> anyhow::Result
         ..Statement::of(&plan.options)
     };
     let statement = statement.to_rope(split_id)?;
-    let mut reports = vec![
-        ("report.html".to_owned(), page),
-        ("report.json".to_owned(), fixed(text)),
-        (STATEMENT.to_owned(), Body::Ready(Arc::new(statement))),
-    ];
+    let mut reports = vec![("report.html".to_owned(), page), ("report.json".to_owned(), fixed(text))];
     reports.extend(manifest_reports(prepared.manifests()));
-    Ok(reports)
+    show_reports(tree, place, input.readers(), reports)?;
+    let statement = (STATEMENT.to_owned(), Body::Ready(Arc::new(statement)));
+    Ok(show_reports(tree, place, Attributes { mode: 0o444, ..input.root }, vec![statement])?)
 }
 
 /// The manifests of parts.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
-use super::mount_reports::{live_reports_of, reports, total_bytes};
+use super::mount_reports::{self, live_reports_of, total_bytes};
 use crate::mount::Served;
 use crate::session::{Release, ReleasedWheel};
 use crate::simple::PackageIndex;
@@ -33,7 +33,7 @@ pub(super) fn served_release(location: &Path, release: &Release) -> anyhow::Resu
         let prepared = &wheel.prepared;
         let planned = prepared.planned();
         let thin = view::lay_out_at(&mut tree, &place, planned, &[], &ThinViews::default()).with_context(failed)?;
-        view::show_reports(&mut tree, &place, prepared.input.root, reports(prepared, &[])?)?;
+        mount_reports::show(&mut tree, &place, prepared, &[])?;
         tree.date(prepared.made.seconds());
         wheel.add_to(&mut indexes, &thin).with_context(failed)?;
         places.push((format!("{place}/"), prepared));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::bail;
 
 use super::artifacts::artifacts_of;
-use super::mount_reports::{live_reports_of, reports, total_bytes};
+use super::mount_reports::{self, live_reports_of, total_bytes};
 use super::mounted_release::served_release;
 use super::options::SplitOptions;
 use super::prepare::open;
@@ -67,11 +67,11 @@ pub(super) fn served(
     collected: Option<&EntryPath>,
 ) -> anyhow::Result<Served> {
     let Prepared { input, plan, wheels, resources, .. } = prepared;
-    let mut reports = reports(prepared, arch)?;
-    reports.extend(live_reports_of(&input.location, resources, [(String::new(), prepared)]));
     let (mut tree, thin) = view::lay_out_listed(prepared.planned(), arch, thin)?;
     let root = Attributes { mode: 0o755, ..input.root };
-    view::show_reports(&mut tree, &EntryPath::root(), root, reports)?;
+    mount_reports::show(&mut tree, &EntryPath::root(), prepared, arch)?;
+    let live = live_reports_of(&input.location, resources, [(String::new(), prepared)]);
+    view::show_reports(&mut tree, &EntryPath::root(), root, live)?;
     let made = arch.iter().fold(prepared.made.clone(), |made, key| made.and(key.as_str())).seconds();
     tree.date(made);
     let mut indexes = PackageIndexes::default();

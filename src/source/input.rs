@@ -133,6 +133,19 @@ impl Input {
         Attributes { mtime, mtime_nanoseconds, ..readable }
     }
 
+    /// The attributes of a file that only those can read who can read all of the input. Its time is that of the root.
+    pub(crate) fn readers(&self) -> Attributes {
+        let attributes = |entry: &Entry| match entry.kind {
+            EntryKind::Directory => Some(entry.attributes.of_way()),
+            EntryKind::File { .. } => Some(entry.attributes),
+            EntryKind::Symlink(_) => None,
+        };
+        let all = self.entries.iter().filter_map(attributes).chain([self.root.of_way()]);
+        let readable = Attributes::of_all(all).unwrap_or(self.root);
+        let Attributes { mtime, mtime_nanoseconds, .. } = self.root;
+        Attributes { mtime, mtime_nanoseconds, ..readable }
+    }
+
     /// The place to which a path leads.
     pub(crate) fn follow(&self, path: &EntryPath) -> Resolved {
         resolve_links(path, Some(&self.location), |path| self.entry(path).map(|entry| &entry.kind))

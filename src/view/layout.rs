@@ -198,7 +198,7 @@ fn lay_out_thin_wheel(
     layers.dist_info = Some(DistInfo { layer: dist_info, metadata, record, statement });
     let directory = tree.layer(input.root)?;
     let name = EntryPath::root().child(thin.host.file_name()?.as_bytes());
-    let wheel = tree.insert(directory, &name, wheel_attributes(input), empty())?;
+    let wheel = tree.insert(directory, &name, input.readers(), empty())?;
     tree.set_origin(wheel, Origin::made(OriginKind::Wheel));
     layers.wheel = Some((directory, wheel));
     Ok(())
@@ -222,15 +222,15 @@ fn chain_of_all(plan: &Plan, arch: &[BundleKey]) -> anyhow::Result<Vec<BundleKey
     Ok(keys)
 }
 
-/// Adds the directory of a mount's reports at `base`.
+/// Adds the directory of a mount's reports at `base`. Those can read them who can read a file with the attributes of `readers`.
 pub(crate) fn show_reports(
     tree: &mut Tree,
     base: &EntryPath,
-    root: Attributes,
+    readers: Attributes,
     reports: Vec<(String, Body)>,
 ) -> Result<(), TreeError> {
     for (name, body) in reports {
-        let (path, attributes) = (below(base, &[REPORTS, &name]), Attributes { mode: 0o444, ..root });
+        let (path, attributes) = (below(base, &[REPORTS, &name]), Attributes { mode: readers.mode & 0o444, ..readers });
         let node = tree.insert(ROOT, &path, attributes, NodeKind::file(body))?;
         tree.set_origin(node, Origin::made(OriginKind::Report));
     }
@@ -302,14 +302,10 @@ fn dist_info_attributes(input: &Input) -> Attributes {
     metadata.map_or(Attributes { mode: 0o644, ..input.root }, |entry| entry.attributes)
 }
 
-pub(super) fn wheel_attributes(input: &Input) -> Attributes {
-    Attributes { mode: 0o644, ..input.root }
-}
-
 /// Adds the directories of `.whl` files.
 pub(super) fn show_wheels(tree: &mut Tree, input: &Input, wheels: Option<&WheelSet>) -> anyhow::Result<()> {
     let Some(wheels) = wheels else { return Ok(()) };
-    let attributes = wheel_attributes(input);
+    let attributes = input.readers();
     let mut add = |place: &str, name: &str, body: Body, kind| -> Result<(), TreeError> {
         let path = below(&EntryPath::root(), &[place, name]);
         let node = tree.insert(ROOT, &path, attributes, NodeKind::file(body))?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
-use super::layout::{below, wheel_attributes};
+use super::layout::below;
 use super::made_time::MadeTime;
 use super::report::fixed;
 use super::thin_wheels::{METADATA, ThinWheelOfView};
@@ -41,7 +41,7 @@ pub struct ListedWheel {
 impl ListedWheel {
     /// The wheels of a split, except the fat one: an installer could not tell that from the host wheel.
     pub fn of_split(input: &Input, wheels: &WheelSet) -> anyhow::Result<Vec<Self>> {
-        let attributes = wheel_attributes(input);
+        let attributes = input.readers();
         let listed = |part: &Arc<WheelPart>| {
             let name = part.file_name()?;
             let metadata = part.dist_info.iter().find(|file| file.path.name() == METADATA);
@@ -57,7 +57,7 @@ impl ListedWheel {
     pub fn thin(input: &Input, wheels: &WheelSet, thin: &ThinWheelOfView) -> anyhow::Result<Self> {
         let name = thin.file_name()?;
         let identity = wheels.identity(&format!("{} {name}", thin.gpus));
-        Self::made(&name, input, thin.metadata()?, thin.body(), wheel_attributes(input), identity)
+        Self::made(&name, input, thin.metadata()?, thin.body(), input.readers(), identity)
     }
 
     /// A wheel as it is.

@@ -12,11 +12,11 @@ mod times;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{now, program, succeeds};
+use crate::common::{self, now, program, succeeds};
 use mounts::{Mount, ODD, fat, names, survey, tar};
 use tempfile::TempDir;
 use times::same_but_for_times;
@@ -46,6 +46,31 @@ fn a_mount_is_what_split_writes() {
             same_but_for_times((&shown, survey(&shown)), survey(&written.path().join(view)), begun);
         }
         succeeds(program().arg("verify").arg(mount.path()).arg("--against").arg(fat.path()));
+    }
+}
+
+/// A mount for all users shows nobody what only its owner can read in the input.
+#[test]
+fn what_is_made_of_private_files_is_private() {
+    let place = tempfile::tempdir().unwrap();
+    for (name, file) in [("wheel", "demo/small.txt"), ("tree", "lib/small.txt")] {
+        let input = place.path().join(name);
+        fs::create_dir(&input).unwrap();
+        let tree = common::mounts::tree(&input);
+        if name == "tree" {
+            fs::remove_dir_all(tree.join("demo-1.0.dist-info")).unwrap();
+            fs::rename(tree.join("demo"), tree.join("lib")).unwrap();
+        }
+        fs::set_permissions(tree.join(file), fs::Permissions::from_mode(0o600)).unwrap();
+        let Some(mount) = Mount::new(&tree, &["--no-cache"]) else { return };
+        let others = |name: &str| mount.at(name).metadata().unwrap().mode() & 0o077;
+        assert_eq!(
+            ["split.json", "status.json", "metrics"].map(|name| others(&format!(".kpackfs/{name}"))),
+            [0o044; 3]
+        );
+        assert_eq!(["report.json", "report.html"].map(|name| others(&format!(".kpackfs/{name}"))), [0; 2]);
+        let made = if name == "tree" { "manifests/host.json" } else { "../wheels/demo-1.0-py3-none-any.whl" };
+        assert_eq!(others(&format!(".kpackfs/{made}")), 0, "{made}");
     }
 }
 
