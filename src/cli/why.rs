@@ -286,11 +286,9 @@ impl Why {
                 writeln!(out, "note: {}", message(&format!("{} on {}: {gap}", lookup.library, lookup.target)))?;
             }
         }
-        for lookup in &answer.databases {
-            if let Some(remark) = &lookup.remark {
-                let place = format!("{} on {}", lookup.library, lookup.target);
-                writeln!(out, "note: {}{}", message(&format!("{place}: {}", remark.reason)), run(&remark.command))?;
-            }
+        for FoundCause { cause, targets, paths } in answer.remarks() {
+            let place = format!("{} on {}", some_of(&paths), targets.join(", "));
+            writeln!(out, "note: {}{}", message(&format!("{place}: {}", cause.reason)), run(&cause.command))?;
         }
         let is_shown = |it: &&Lookup| self.all || it.cause.is_some() || answer.lookups.len() == 1;
         let shown: Vec<_> = answer.lookups.iter().filter(is_shown).collect();

@@ -110,6 +110,19 @@ impl Explanation {
         Self { status, sentence, ..Self::default() }
     }
 
+    /// What may be wrong with what is found, with the libraries.
+    pub(crate) fn remarks(&self) -> Vec<FoundCause> {
+        let of_code = self.lookups.iter().map(|it| (&it.remark, &it.target, &it.library));
+        let of_databases = self.databases.iter().map(|it| (&it.remark, &it.target, &it.library));
+        let mut remarks = Vec::new();
+        for (remark, target, library) in of_code.chain(of_databases) {
+            if let Some(remark) = remark {
+                Self::add_cause(&mut remarks, remark, target, library);
+            }
+        }
+        remarks
+    }
+
     /// Adds a cause to a list, or what it concerns to an equal one there.
     pub(super) fn add_cause(causes: &mut Vec<FoundCause>, cause: &Cause, target: &str, path: &str) {
         let add = |list: &mut Vec<String>, text: &str| {

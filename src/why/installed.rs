@@ -16,6 +16,7 @@ use crate::memory::Parser;
 use crate::rope::{Sha256, head_mut};
 use crate::source::{DirectoryListing, EntryPath};
 use crate::text::quoted;
+use crate::verify::devices_of;
 use crate::wheel::{Claims, Metadata, accepts, normalise};
 
 /// The directory in which `rocm-sdk init` makes hard links to installed files (ROCm/TheRock#5778).
@@ -96,6 +97,35 @@ pub(super) fn cause(
     }
     let is_linked = link.is_some();
     Some(PackageCheck { host, name, is_linked, wanted, distributions: &distributions }.cause(archive, lookup))
+}
+
+/// The cause if the device package has another version than the package of the library.
+pub(super) fn version(file: &LibraryFile, device: &TargetId) -> Option<Cause> {
+    let cause = cause(file, device, None, &mut Lookup::default())?;
+    (cause.kind == CauseKind::PackageVersion).then_some(cause)
+}
+
+/// Whether packages are mixed that are of different versions, by the directories of libraries.
+#[derive(Default)]
+pub(super) struct MixedPackages(BTreeMap<PathBuf, bool>);
+
+impl MixedPackages {
+    /// The cause if the code that a library has is that of another version.
+    pub(super) fn version(&mut self, file: &LibraryFile, device: &TargetId) -> Option<Cause> {
+        let is_mixed = |site: PathBuf| {
+            let all = dist_infos(&site).iter().filter_map(|info| metadata(info)).collect::<Vec<_>>();
+            let is_other = |(name, wanted): &(String, String)| {
+                let mut found = all.iter().filter(|it| normalise(&it.name) == *name).peekable();
+                found.peek().is_some() && !found.any(|it| accepts(wanted, &it.version))
+            };
+            all.iter().any(|host| devices_of(host).values().flatten().any(is_other))
+        };
+        let mut directories = file.paths().filter_map(|path| Some((path, path.parent()?)));
+        let is_among = |(path, directory): (&PathBuf, &Path)| {
+            *self.0.entry(directory.to_owned()).or_insert_with(|| site_of(path).is_some_and(is_mixed))
+        };
+        directories.any(is_among).then(|| version(file, device))?
+    }
 }
 
 /// Whether an installer put a library where it is.
@@ -230,10 +260,14 @@ fn copy(library: &Path, site: &Path, distributions: &[InstalledDistribution], lo
     Some(Cause::new(CauseKind::CopiedLibrary, reason, command))
 }
 
-fn open(info: &Path) -> Option<InstalledDistribution> {
+fn metadata(info: &Path) -> Option<Metadata> {
     let name = EntryPath::new(b"METADATA").ok()?;
     let metadata = disk::read(&info.join("METADATA"), Parser::Metadata).ok()?.into_bytes();
-    let metadata = Metadata::parse(metadata, &name).ok()?;
+    Metadata::parse(metadata, &name).ok()
+}
+
+fn open(info: &Path) -> Option<InstalledDistribution> {
+    let metadata = metadata(info)?;
     let record = disk::read(&info.join("RECORD"), Parser::Record);
     let record = record.map_or_else(|_| Claims::default(), |bytes| Claims::parse(&bytes));
     Some(InstalledDistribution { info: info.to_owned(), metadata, record })

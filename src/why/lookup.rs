@@ -28,6 +28,8 @@ pub(crate) struct Lookup {
     pub cause: Option<Cause>,
     /// What would keep a runtime from the code after that is fixed.
     pub further: Vec<Cause>,
+    /// What may be wrong with the code that is found.
+    pub remark: Option<Cause>,
     /// Why nothing can load the code that is found.
     #[serde(skip)]
     pub damage: Option<String>,
@@ -64,6 +66,11 @@ impl Lookup {
             _ => return None,
         };
         Some((stem, self.target.clone()))
+    }
+
+    /// Whether its code is found in archives, which may be those of another package.
+    pub(super) fn is_in_archives(&self) -> bool {
+        self.form == CodePlace::Split && self.cause.is_none()
     }
 
     /// What the wrappers with code for other GPUs only lack.

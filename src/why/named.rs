@@ -8,6 +8,7 @@ use super::assembled::{self, AssembledFiles, AssemblyQuestion, GivenWheel};
 use super::cause::Cause;
 use super::error;
 use super::found::{FoundLookups, SeenFiles};
+use super::installed::MixedPackages;
 use super::libraries::{self, LibraryFile};
 use super::{Library, Question, open};
 use crate::artifact::FoundArtifacts;
@@ -147,12 +148,15 @@ impl Question {
         found.unjudged.extend(files.unsearched_sources().map(of_source));
         found.seen.add(files.seen);
         let is_wanted = |file: &&LibraryFile| file.paths().any(|path| self.is_wanted(path));
-        let mut with_code = Vec::new();
+        let (mut with_code, mut mixed) = (Vec::new(), MixedPackages::default());
         found.seen.has_wanted |= files.files.iter().any(|file| is_wanted(&file));
         for library in files.files.iter().filter(is_wanted) {
             let has_code = match open(&library.path, &self.resources) {
                 Ok(opened) => {
-                    let lookups = opened.map(|opened| self.look_up_whole(library, &opened, gpus, found));
+                    let mut lookups = opened.map(|opened| self.look_up_whole(library, &opened, gpus, found));
+                    for lookup in lookups.iter_mut().flatten().filter(|it| it.is_in_archives()) {
+                        lookup.remark = lookup.target.parse().ok().and_then(|device| mixed.version(library, &device));
+                    }
                     let databases = self.look_up_database(library, lookups.as_deref().unwrap_or_default(), gpus);
                     let has_code = lookups.is_some() || !databases.is_empty();
                     found.databases.extend(databases);

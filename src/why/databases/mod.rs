@@ -87,7 +87,7 @@ impl ExaminedDatabase<'_> {
         lookup.directory = evidence.directory;
         lookup.evidence.extend(evidence.trail);
         let Some(problem) = problem else {
-            lookup.cause = self.version();
+            lookup.cause = installed::version(self.library, &self.device);
             lookup.found = lookup.cause.is_none();
             return Some(lookup);
         };
@@ -179,14 +179,6 @@ impl ExaminedDatabase<'_> {
             matches!(cause.kind, CauseKind::PackageMissing | CauseKind::PackageVersion | CauseKind::NotInstalled);
         let reason = format!("{}: {}", problem.reason, cause.reason);
         is_about_packages.then(|| Cause::new(cause.kind, reason, cause.command))
-    }
-
-    /// The cause if the device package has another version than the package of the library, although its files are
-    /// there.
-    fn version(&self) -> Option<Cause> {
-        let mut ignored = Lookup::default();
-        let cause = installed::cause(self.library, &self.device, None, &mut ignored)?;
-        (cause.kind == CauseKind::PackageVersion).then_some(cause)
     }
 
     /// The cause if the files are where the library does not search.
