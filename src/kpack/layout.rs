@@ -373,7 +373,7 @@ impl Drop for BeingMade<'_> {
 }
 
 /// Bytes before each frame: its length.
-const LENGTH_FIELD: u64 = 4;
+pub(super) const LENGTH_FIELD: u64 = 4;
 
 /// What is known of an archive's size without compressing anything: each code object may be as compressible as any input can
 /// be, or not at all. All other bytes depend on names and lengths.

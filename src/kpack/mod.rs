@@ -40,6 +40,7 @@ mod reader;
 mod schedule;
 mod selection;
 mod ticket;
+mod together;
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -57,6 +58,7 @@ pub(crate) use packed_bundle::PackedBundle;
 pub use reader::ArchiveReader;
 pub(crate) use reader::{read_entry, stored_object};
 pub use rocm_kpack::{Blob, Error as KpackError, MAGIC, Toc, TocEntry, toc_key};
+pub(crate) use together::read_together;
 
 use crate::rope::ReadError;
 

@@ -153,20 +153,20 @@ impl Sizes {
         let hosts = || wheels.iter().flat_map(|wheels| &wheels.hosts);
         let of_hosts: u64 = hosts().map(|part| part.rewritten_size()).sum();
         progress.expect(of_archives + of_hosts);
-        make_archives(&archives, &progress.done)?;
-        // Archives share code objects, which are made once.
-        progress.done.store(of_archives, Ordering::Relaxed);
-        for archive in archives {
-            archive.make()?;
-        }
+        // First, since these read all of the binaries again that planning has read.
         for part in hosts() {
             part.wheel()?;
             progress.advance(part.rewritten_size());
         }
-        for part in wheels.iter().flat_map(|wheels| wheels.devices.values()) {
-            part.wheel()?;
+        make_archives(&archives, &progress.done)?;
+        // Archives share code objects, which are made once.
+        progress.done.store(of_archives + of_hosts, Ordering::Relaxed);
+        for archive in archives {
+            archive.make()?;
         }
-        Ok(())
+        let devices = || wheels.iter().flat_map(|wheels| wheels.devices.values());
+        WheelSet::hash_archives(devices())?;
+        devices().try_for_each(|part| part.wheel().map(drop))
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::input_record::InputRecord;
 use crate::index::RecordKind;
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, PackedContent, ReadError, Sha256, check_range, copy_from, read_all};
+use crate::rope::{Content, Identity, InPassing, PackedContent, ReadError, Sha256, check_range, copy_from, read_all};
 use crate::source::EntryPath;
 use crate::wheel::{SHA256_TEXT, sha256_text};
 
@@ -236,20 +236,46 @@ impl Digest {
     }
 
     fn read_all(&self) -> Result<Sums, ReadError> {
-        let mut sha256 = Sha256::default();
-        let mut crc32 = crc32fast::Hasher::new();
-        let mut passing = self.content.in_passing();
-        read_all(&*self.content, |piece| {
-            sha256.update(piece);
-            crc32.update(piece);
-            if let Some(passing) = &mut passing {
-                passing.take(piece);
-            }
-        })?;
-        if let Some(resources) = &self.resources {
-            resources.counters.bytes_hashed.add(self.content.size());
+        let mut pass = self.pass();
+        read_all(&*self.content, |piece| pass.take(piece))?;
+        Ok(pass.finish())
+    }
+
+    /// A pass over the content that another one makes.
+    pub(super) fn pass(&self) -> DigestPass<'_> {
+        let (sha256, crc32, passing) = (Sha256::default(), crc32fast::Hasher::new(), self.content.in_passing());
+        DigestPass { of: self, sha256, crc32, passing }
+    }
+}
+
+/// A pass over all of a content, in order.
+pub(super) struct DigestPass<'a> {
+    of: &'a Digest,
+    sha256: Sha256,
+    crc32: crc32fast::Hasher,
+    passing: Option<Box<dyn InPassing + 'a>>,
+}
+
+impl DigestPass<'_> {
+    pub(super) fn take(&mut self, piece: &[u8]) {
+        self.sha256.update(piece);
+        self.crc32.update(piece);
+        if let Some(passing) = &mut self.passing {
+            passing.take(piece);
         }
-        Ok(Sums { sha256: sha256.finish(), crc32: crc32.finalize() })
+    }
+
+    fn finish(self) -> Sums {
+        if let Some(resources) = &self.of.resources {
+            resources.counters.bytes_hashed.add(self.of.content.size());
+        }
+        Sums { sha256: self.sha256.finish(), crc32: self.crc32.finalize() }
+    }
+
+    /// Sets the digests.
+    pub(super) fn set(self) {
+        let of = self.of;
+        of.set(self.finish());
     }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::deflating::MemberDeflation;
-use super::payload::Payload;
+use super::payload::{HashedArchive, Payload};
 use super::spliced::{packed_size, spliced};
 use super::{Assembled, Digest, DosTime, SplitWheel, Sums, WheelEntry, Wheels, warnings_of};
 use crate::binary::Rewritten;
@@ -103,8 +103,13 @@ impl WheelPart {
 
     /// Its archives. They have to be made before sizes are known.
     pub fn archives(&self) -> impl Iterator<Item = &ArchiveRope> {
+        self.hashed_archives().map(|(file, _)| &*file.archive)
+    }
+
+    /// The same with what computes their digests.
+    pub(super) fn hashed_archives(&self) -> impl Iterator<Item = (&HashedArchive, &Wheels)> {
         self.payload.iter().filter_map(|payload| match payload {
-            Payload::Archive(_, _, file) => Some(&*file.archive),
+            Payload::Archive(_, _, file) => Some((&**file, &*self.wheels)),
             _ => None,
         })
     }

@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 
 use super::assemble::StatedSplit;
+use super::digest::DigestPass;
 use super::nearby;
 use super::part_manifest::wrapper_counts;
 use super::payload::{Payload, database_entries, device_payload, fat_payload, host_payload};
 use super::wheel_part::WheelPart;
 use super::{AssemblyOptions, Digest, DosTime, FatWheel, SplitWheel, WheelEntry, Wheels};
 use crate::gpu::{BundleKey, GpuSet};
-use crate::kpack::{make_archives, unmade_size};
+use crate::kpack::{dropped_size, make_archives, read_together, unmade_size};
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError};
@@ -189,6 +190,7 @@ impl WheelSet {
     /// is done the uncompressed bytes of the code objects that are compressed, and the packed ones of streams that are spliced.
     pub fn make(parts: &[Arc<WheelPart>], as_wheels: bool, progress: &Progress) -> Result<(), ReadError> {
         make_archives(&parts.iter().flat_map(|part| part.archives()).collect::<Vec<_>>(), &progress.done)?;
+        Self::hash_archives(parts)?;
         if as_wheels {
             parts.iter().try_for_each(|part| part.wheel_with(&progress.done).map(drop))?;
         }
@@ -201,6 +203,20 @@ impl WheelSet {
         // A thread of rayon that waited for a digest might run the job that computes it.
         let manifests: Vec<_> = parts.iter().filter_map(|part| part.manifest()).collect();
         manifests.par_iter().with_max_len(1).try_for_each(|digest| digest.sums().map(drop))
+    }
+
+    /// Computes the digests of archives that were made and not kept, all in one pass.
+    pub(crate) fn hash_archives<'a>(parts: impl IntoIterator<Item = &'a Arc<WheelPart>>) -> Result<(), ReadError> {
+        let hashed: Vec<_> = parts.into_iter().flat_map(|part| part.hashed_archives()).collect();
+        let archives: Vec<_> = hashed.iter().map(|(file, _)| &*file.archive).collect();
+        if dropped_size(&archives) == 0 {
+            return Ok(());
+        }
+        let digests = hashed.iter().map(|(file, wheels)| file.digest(wheels)).collect::<Result<Vec<_>, _>>()?;
+        let mut passes: Vec<_> = digests.iter().map(|digest| digest.pass()).collect();
+        read_together(&archives, |number, piece| passes.iter_mut().skip(number).take(1).for_each(|it| it.take(piece)))?;
+        passes.into_iter().for_each(DigestPass::set);
+        Ok(())
     }
 
     /// Maps paths of the input to paths of a part.

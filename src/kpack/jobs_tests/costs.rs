@@ -98,6 +98,28 @@ fn without_a_disk_all_that_fits_into_memory_is_made_at_once() {
 }
 
 #[test]
+fn without_room_for_all_each_bundle_is_decompressed_twice_for_all_archives() {
+    let (bundles, targets, size) = (12, 3, 1 << 20);
+    let shared = code(1, size);
+    let code = |number: u64| [&number.to_le_bytes(), &*shared].concat();
+    let of = |resources: &Arc<Resources>| {
+        archives_of(bundles, &code, &BundleJobs::new(resources), at_once, &|_, content| content)
+    };
+    let resources = Resources::new(16 << 20);
+    let archives = of(&resources);
+    let all = bundles * targets * (size + 8);
+    let cost = (bundles * 4096 + all, bundles * targets);
+    assert_eq!(work(&resources, || assert_eq!(together(&archives), all)), cost);
+    let archives: Vec<_> = archives.iter().map(|archive| &**archive).collect();
+    let mut found = vec![Vec::new(); archives.len()];
+    let read_all = || read_together(&archives, |number, piece| found[number].extend_from_slice(piece)).unwrap();
+    let (bytes, made) = work(&resources, read_all);
+    assert!((cost.0 / 2..=cost.0).contains(&bytes) && made <= cost.1, "{bytes} bytes, {made} frames");
+    let expected: Vec<_> = of(&Resources::new(256 << 20)).iter().map(|archive| read(archive).unwrap()).collect();
+    assert!(found == expected);
+}
+
+#[test]
 fn the_next_session_makes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let first = with_store(64 << 20, directory.path(), 1 << 30);

@@ -104,11 +104,22 @@ fn archives_from(resources: &Arc<Resources>, compress: fn(&[u8]) -> Vec<u8>, cha
 }
 
 fn archives_with(jobs: &Arc<BundleJobs>, compress: fn(&[u8]) -> Vec<u8>, change: Wrap) -> Vec<Arc<ArchiveRope>> {
+    archives_of(BUNDLES, &|number| code(number, CODE), jobs, compress, change)
+}
+
+/// The same with so many bundles of other code, which depends on a number.
+fn archives_of(
+    bundles: u64,
+    code: &dyn Fn(u64) -> Vec<u8>,
+    jobs: &Arc<BundleJobs>,
+    compress: fn(&[u8]) -> Vec<u8>,
+    change: Wrap,
+) -> Vec<Arc<ArchiveRope>> {
     let resources = jobs.resources();
     let mut entries: Vec<_> = TARGETS.iter().map(|_| Vec::new()).collect();
-    for wrapper in 0..BUNDLES {
+    for wrapper in 0..bundles {
         let objects: Vec<_> =
-            (0..).zip(TARGETS).map(|(number, target)| (target, code(wrapper * 10 + number, CODE))).collect();
+            (0..).zip(TARGETS).map(|(number, target)| (target, code(wrapper * 10 + number))).collect();
         let bytes = bundle(&objects, compress);
         let size = bytes.len() as u64;
         let content = change(wrapper, Arc::new(Rope::new([Segment::literal(bytes)]).unwrap()));
