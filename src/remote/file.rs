@@ -58,8 +58,8 @@ impl RemoteFile {
         let size = client.validators.get().map_or(0, |it| it.total);
         resources.counters.bytes_read.add(tail.len() as u64);
         let memory = resources.budget.account(MemoryClass::Spans, tail.len() as u64);
-        let (blocks, heads) = (KeptBlocks::new(half, &resources.budget), MemberHeads::new(&resources.budget));
-        let answers = OpenAnswers::new(window::most_together(blocks.room()));
+        let (blocks, heads) = (KeptBlocks::new(half, size, &resources.budget), MemberHeads::new(&resources.budget));
+        let answers = OpenAnswers::new(window::most_together(blocks.room));
         let (parts, resources) = (OnceLock::new(), Arc::clone(resources));
         Ok(Self { name: name.into(), client, size, tail, _memory: memory, blocks, heads, answers, parts, resources })
     }
@@ -83,7 +83,7 @@ impl RemoteFile {
 
     /// States where the members of a wheel end and how they are read, by which requests are planned.
     pub(crate) fn set_members(&self, members: Vec<(u64, MemberAccess)>) {
-        self.parts.get_or_init(|| FileParts::of_members(members, window::most_together(self.blocks.room())));
+        self.parts.get_or_init(|| FileParts::of_members(members, window::most_together(self.blocks.room)));
     }
 
     /// Fills `buffer` with the bytes at `offset`, which are in the file.
@@ -110,7 +110,7 @@ impl RemoteFile {
         let number = wanted.start / BLOCK;
         let window = |is_to_come: &dyn Fn(u64) -> bool| {
             let is_there = |block| is_to_come(block) || self.blocks.contains(block);
-            let most = window::most(self.blocks.room());
+            let most = window::most(self.blocks.room);
             WindowFacts { size: end, parts: self.parts.get(), most, is_there: &is_there }.blocks(&wanted)
         };
         loop {
@@ -180,22 +180,24 @@ struct KeptBlocks {
     last: BlockCache,
     /// Those of binaries that are inflated. Readers come back to what was there lately.
     passing: BlockCache,
+    /// Bytes of all blocks that can be kept, but for those in passing.
+    room: u64,
 }
 
 impl KeptBlocks {
-    /// In a room of so many bytes, which the blocks in passing may exceed by a quarter.
-    fn new(room: u64, budget: &Arc<Budget>) -> Self {
-        let blocks = |quarters| ByteCache::bounded(budget, MemoryClass::Spans, room / 4 * quarters);
-        Self { tables: blocks(1), last: blocks(3), passing: blocks(1) }
+    /// In a room of so many bytes, which the blocks in passing may exceed by a quarter. A file that has room stays as a whole.
+    fn new(room: u64, size: u64, budget: &Arc<Budget>) -> Self {
+        let blocks = |quarters| {
+            if size <= room {
+                return ByteCache::staying(budget, MemoryClass::Spans, room);
+            }
+            ByteCache::bounded(budget, MemoryClass::Spans, room / 4 * quarters)
+        };
+        Self { tables: blocks(1), last: blocks(3), passing: blocks(1), room }
     }
 
     fn all(&self) -> [&BlockCache; 3] {
         [&self.tables, &self.last, &self.passing]
-    }
-
-    /// Bytes of all blocks that can be kept, but for those in passing.
-    fn room(&self) -> u64 {
-        self.tables.capacity() + self.last.capacity()
     }
 
     fn contains(&self, number: u64) -> bool {

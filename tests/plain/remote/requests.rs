@@ -114,6 +114,23 @@ fn each_byte_of_a_deflated_library_comes_once_whatever_the_memory() {
     assert!((code, &*out) == (Some(5), "") && err.contains("changed"), "{err}");
 }
 
+/// Code is compressed and the library rewritten for them, which takes several passes over its bytes.
+#[test]
+fn sizes_take_the_bytes_of_a_wheel_once_if_it_has_room() {
+    let place = tempfile::tempdir().unwrap();
+    let wheel = large(place.path());
+    let bytes = fs::read(&wheel).unwrap();
+    let server = Server::start(bytes.clone(), |_| Reply::Right);
+    let question =
+        |input: &str| said(&inspect(input, &["--json", "--sizes", "--memory", "32", "-j", "1"]).output().unwrap());
+    let found = question(&server.url(NAME));
+    assert!(found.0 == Some(0) && found.1.contains("\"archive_size\": "), "{found:?}");
+    same(&found, &question(wheel.to_str().unwrap()), "sizes");
+    let asked = server.asked();
+    let sent: usize = asked.iter().map(|it| it.sent).sum();
+    assert!(asked.len() <= 2 && sent <= bytes.len() + (1 << 20), "{} requests, {sent} bytes", asked.len());
+}
+
 /// A device wheel of 2 MB, whose archive has 40 code objects.
 fn device_wheel(place: &Path) -> PathBuf {
     let file = |name: &str| place.join(name).to_str().unwrap().to_owned();
