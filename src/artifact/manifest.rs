@@ -113,6 +113,11 @@ impl Manifest {
         self.prefixes.iter().filter(|prefix| path.below(prefix).is_some()).max_by_key(|prefix| prefix.depth())
     }
 
+    /// The path of a file of the artifact in an installation.
+    pub(crate) fn installed(&self, path: &EntryPath) -> EntryPath {
+        self.prefix_of(path).and_then(|prefix| path.below(prefix)).unwrap_or_else(|| path.clone())
+    }
+
     /// The content of the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let line = |prefix: &EntryPath| [if prefix.is_root() { b"." } else { prefix.as_bytes() }, b"\n"].concat();

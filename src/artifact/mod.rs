@@ -20,3 +20,4 @@ pub use kpm::{Kpm, KpmEntry};
 pub use manifest::{MANIFEST, Manifest, ManifestError};
 pub use name::{ArtifactName, GENERIC};
 pub use recombine::{Combined, Duplicate, Missing, Recombination, recombine};
+pub(crate) use recombine::{is_grouped, is_same_part};

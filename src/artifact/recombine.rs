@@ -69,14 +69,9 @@ pub fn recombine(config: &PackagingConfig, parts: &[(&str, &ArtifactName)]) -> R
         others.map(|(number, (_, name))| (number, primary.get(name.component.as_str()).copied())).collect();
     for (component, parts) in &device {
         let groups = config.groups_of(component);
-        let names = |members: &Group, family: &str| members.architectures.iter().any(|arch| is_variant(family, arch));
-        // Portable code goes with the code of every group, unless a group is for it.
-        let has_own_group = |family: &str| family == SPIRV && groups.values().any(|members| names(members, family));
-        let belongs = |family: &str, members: &Group| {
-            names(members, family) || !has_own_group(family) && is_needed_by(family, &members.architectures)
-        };
-        let is_grouped = |family: &str| groups.values().any(|members| belongs(family, members));
-        let parts = without_duplicates(parts, is_grouped, &mut result.duplicates);
+        let belongs = |family: &str, members: &Group| belongs(groups, family, members);
+        let has_group = |family: &str| groups.values().any(|members| belongs(family, members));
+        let parts = without_duplicates(parts, has_group, &mut result.duplicates);
         let families: BTreeSet<&str> = parts.iter().map(|part| part.family).collect();
         let mut grouped = BTreeSet::new();
         for (group, members) in groups {
@@ -94,6 +89,25 @@ pub fn recombine(config: &PackagingConfig, parts: &[(&str, &ArtifactName)]) -> R
         result.ungrouped.extend(parts.iter().map(|part| part.number).filter(|number| !grouped.contains(number)));
     }
     result
+}
+
+/// Whether a group has a device part of a component.
+pub(crate) fn is_grouped(config: &PackagingConfig, part: &ArtifactName) -> bool {
+    let groups = config.groups_of(&part.component);
+    groups.values().any(|members| belongs(groups, &part.family, members))
+}
+
+/// Whether one of these groups has device code of a family.
+fn belongs(groups: &BTreeMap<String, Group>, family: &str, members: &Group) -> bool {
+    let names = |members: &Group| members.architectures.iter().any(|arch| is_variant(family, arch));
+    // Portable code goes with the code of every group, unless a group is for it.
+    let has_own_group = || family == SPIRV && groups.values().any(names);
+    names(members) || !has_own_group() && is_needed_by(family, &members.architectures)
+}
+
+/// Whether both are the part of one component for one processor, in either spelling.
+pub(crate) fn is_same_part(first: &ArtifactName, second: &ArtifactName) -> bool {
+    first.component == second.component && canonical(&first.family) == canonical(&second.family)
 }
 
 /// A part with device code.

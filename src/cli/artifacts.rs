@@ -71,7 +71,7 @@ fn prepare_artifacts(named: &NamedPath, options: &SplitOptions) -> anyhow::Resul
     let resources = resources(input, options)?;
     let jobs = BundleJobs::new(&resources);
     let artifacts = show_bytes("Planning", |progress| Artifacts::split(input, found, &choices, &jobs, progress))?;
-    let Artifacts { parts, split, notes, failures, inputs } = artifacts;
+    let Artifacts { parts, split, notes, failures, inputs, .. } = artifacts;
     warn(&notes);
     for error in &failures {
         terminal::warn(&text(error));

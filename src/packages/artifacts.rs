@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 
-use super::listed::check_listed;
 use super::part_inputs::PartInputs;
+use super::split_part::{has_device_code_only, has_statement, without_host_code};
+use super::stated::{LackingPart, ShardPart, lacking_parts, of_other_splits};
 use crate::artifact::{ArtifactName, FoundArtifacts, GENERIC, MANIFEST, Manifest, find, name_of_archive};
 use crate::gpu::{BundleKey, TargetId};
 use crate::kpack::{ArchiveRope, BundleJobs};
@@ -72,6 +73,7 @@ pub struct Artifacts {
     pub failures: Vec<anyhow::Error>,
     /// The artifacts as they were listed.
     pub inputs: PartInputs,
+    pub(super) lacking: Vec<LackingPart>,
 }
 
 impl Artifacts {
@@ -145,6 +147,7 @@ impl Artifacts {
             return Ok(artifacts);
         };
         artifacts.note_others(location, &others, &archives);
+        let mut stated = Vec::new();
         for (name, place) in &found {
             match kind(name, &found) {
                 Some((name, _)) if !components.is_empty() && !components.contains(&name.component) => {}
@@ -155,10 +158,11 @@ impl Artifacts {
                 Some((name, ArtifactRole::Device)) if !is_wanted(&name, options) => {}
                 Some((name, ArtifactRole::Generic | ArtifactRole::Device)) => {
                     match ArtifactPart::take_over(place, name, jobs.resources()) {
-                        Ok((part, input, note)) => {
-                            artifacts.parts.push(part);
-                            artifacts.inputs.add(&input);
-                            artifacts.notes.extend(note);
+                        Ok(taken) => {
+                            artifacts.parts.push(taken.part);
+                            artifacts.inputs.add(&taken.input);
+                            artifacts.notes.extend(taken.note);
+                            stated.push(taken.stated);
                         }
                         Err(error) => artifacts.failures.push(error),
                     }
@@ -166,6 +170,9 @@ impl Artifacts {
                 None => artifacts.notes.push(format!("{}: left out: its name is no artifact's", place.display())),
             }
         }
+        artifacts.failures.extend(of_other_splits(&stated));
+        let lacking = lacking_parts(&stated, &found);
+        artifacts.lacking = lacking.into_iter().filter(|part| is_wanted(&part.name, options)).collect();
         Ok(artifacts)
     }
 
@@ -259,7 +266,12 @@ impl SplitArtifact {
         progress: &Progress,
     ) -> anyhow::Result<(Self, Vec<String>)> {
         let mut input = Input::open(location, jobs.resources())?;
+        let has_statement = has_statement(&input);
         let (manifest, note) = keep_installed(&mut input, location)?;
+        let is_generic = name_of(location).is_ok_and(|name| name.is_generic());
+        if !is_generic && (has_statement || has_device_code_only(&input, &manifest)) {
+            return Err(without_host_code(location, options.group.as_deref().unwrap_or_default()));
+        }
         let roots = Some(manifest.prefixes.clone());
         let options = PlanOptions { overlay_roots: roots, packaging: Packaging::Processors, ..options };
         let place = location.display();
@@ -326,25 +338,25 @@ fn empty_selection(plan: &Plan, options: &PlanOptions) -> Option<String> {
     })
 }
 
+/// A part that was split before.
+struct UnchangedPart {
+    part: ArtifactPart,
+    input: Input,
+    /// About files that its manifest does not name.
+    note: Option<String>,
+    stated: ShardPart,
+}
+
 impl ArtifactPart {
-    /// A part that was split before, unchanged, with its input and a note about files that its manifest does not name.
-    fn take_over(
-        location: &Path,
-        name: ArtifactName,
-        resources: &Arc<Resources>,
-    ) -> anyhow::Result<(Self, Input, Option<String>)> {
+    /// A part that was split before, unchanged.
+    fn take_over(location: &Path, name: ArtifactName, resources: &Arc<Resources>) -> anyhow::Result<UnchangedPart> {
         let mut input = Input::open(location, resources)?;
-        if !name.is_generic() {
-            check_listed(&input)?;
-        }
+        let stated = ShardPart::of(&input, &name)?;
         let (manifest, note) = keep_installed(&mut input, location)?;
         let items = input.entries.iter().map(Item::of).collect();
         let origin = location.display().to_string();
-        Ok((
-            Self { name, origin, root: input.root, manifest, items, archives: BTreeMap::new(), split: None },
-            input,
-            note,
-        ))
+        let part = Self { name, origin, root: input.root, manifest, items, archives: BTreeMap::new(), split: None };
+        Ok(UnchangedPart { part, input, note, stated })
     }
 
     /// Bytes of its files, without those that have to be made.
@@ -359,12 +371,6 @@ impl ArtifactPart {
     /// The name of a file of this part in messages.
     pub(crate) fn label(&self, path: &EntryPath) -> String {
         format!("{}: {path}", self.origin)
-    }
-
-    /// A path in an installation.
-    pub(crate) fn installed(&self, path: &EntryPath) -> EntryPath {
-        let prefix = self.manifest.prefix_of(path);
-        prefix.and_then(|prefix| path.below(prefix)).unwrap_or_else(|| path.clone())
     }
 
     /// Its archives that have to be made, with their paths in the part's directory.

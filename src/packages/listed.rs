@@ -11,22 +11,33 @@ use crate::source::{EntryPath, Input};
 use crate::split::{PartManifest, StatedPartFile};
 use crate::view::{MANIFEST_INSIDE, REPORTS};
 
-/// Fails if a file that the manifest of a part lists is missing, is of another size, or is an archive that cannot be opened. A
-/// package of what is there would look complete. Parts that other tools made have no manifest.
-pub(super) fn check_listed(part: &Input) -> anyhow::Result<()> {
-    let path = EntryPath::root().child(REPORTS.as_bytes()).child(MANIFEST_INSIDE.as_bytes());
-    let Some(content) = part.content(&path) else { return Ok(()) };
-    let damaged = |path: &str, reason: String| {
-        let file = part.location.join(path);
-        anyhow!("{}: {reason}; copy the part again, or split its artifact again", file.display())
-    };
-    let unusable = |reason: String| damaged(&path.to_text(), reason);
+/// The manifest of a part. Parts that other tools made have none.
+pub(super) fn manifest_of(part: &Input) -> anyhow::Result<Option<PartManifest>> {
+    let path = in_reports(MANIFEST_INSIDE);
+    let Some(content) = part.content(&path) else { return Ok(None) };
+    let unusable = |reason: String| damaged(part, &path.to_text(), &reason);
     let bytes = WholeFile::of(Parser::Manifest, &**content).map_err(|error| unusable(error.to_string()))?;
-    let manifest = PartManifest::parse(&bytes).map_err(|error| unusable(error.to_string()))?;
+    PartManifest::parse(&bytes).map(Some).map_err(|error| unusable(error.to_string()))
+}
+
+/// The path of a file about the split in a part.
+pub(super) fn in_reports(name: &str) -> EntryPath {
+    EntryPath::root().child(REPORTS.as_bytes()).child(name.as_bytes())
+}
+
+/// The error about a file of a part that is not as its split wrote it.
+pub(super) fn damaged(part: &Input, path: &str, reason: &str) -> anyhow::Error {
+    let file = part.location.join(path);
+    anyhow!("{}: {reason}; copy the part again, or split its artifact again", file.display())
+}
+
+/// Fails if a file that the manifest of a part lists is missing, is of another size, or is an archive that cannot be opened. A
+/// package of what is there would look complete.
+pub(super) fn check_listed(part: &Input, manifest: &PartManifest) -> anyhow::Result<()> {
     for file in &manifest.files {
         let path = EntryPath::new(file.path.as_bytes()).ok();
         if let Some(reason) = problem_of(file, path.and_then(|path| part.content(&path))) {
-            return Err(damaged(&file.path, reason));
+            return Err(damaged(part, &file.path, &reason));
         }
     }
     Ok(())

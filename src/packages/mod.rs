@@ -8,6 +8,8 @@ mod listed;
 mod package;
 mod part_inputs;
 mod recombined;
+mod split_part;
+mod stated;
 
 pub use artifacts::{ArtifactPart, Artifacts, NothingToSplit, PartSplit, SplitArtifact};
 pub use component::InstalledComponent;

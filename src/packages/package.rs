@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 
 use super::artifacts::ArtifactPart;
 use super::kpm::{Listing, listed};
+use super::split_part::{is_device_code, is_in_archive_directory};
 use crate::artifact::{ArtifactName, Combined, Kpm, Manifest};
-use crate::database::{Databases, named_arch};
 use crate::kpack::ArchiveRope;
 use crate::memory::{Parser, WholeFile};
 use crate::rope::ReadError;
@@ -44,9 +44,9 @@ impl Package {
         for item in &part.items {
             if let NodeKind::Directory(_) = item.kind {
                 self.directories.entry(item.path.clone()).or_insert_with(|| (item.attributes, part.label(&item.path)));
-            } else if is_in_archive_directory(part, &item.path) && item.path.name().ends_with(b".kpm") {
+            } else if is_in_archive_directory(&part.manifest, &item.path) && item.path.name().ends_with(b".kpm") {
                 self.add_kpm(part, item)?;
-            } else if is_device_code(part, &item.path) {
+            } else if is_device_code(&part.manifest, &item.path) {
                 self.add_item(part, item)?;
             } else {
                 self.notes
@@ -156,17 +156,4 @@ impl Package {
 /// What is said of two different files that have one path in a package.
 pub(super) fn conflict(first: &str, second: &str, package: &ArtifactName) -> String {
     format!("{first} and {second}: they differ and would be the same file of {package}")
-}
-
-/// Whether a file of a device part is an archive or belongs to a database. Files in a directory of a processor, and
-/// files named after one, belong to that processor. All others are host code.
-fn is_device_code(part: &ArtifactPart, path: &EntryPath) -> bool {
-    let installed = part.installed(path);
-    is_in_archive_directory(part, path)
-        || Databases::all().classify(&installed).is_some()
-        || named_arch(&installed).is_some()
-}
-
-pub(super) fn is_in_archive_directory(part: &ArtifactPart, path: &EntryPath) -> bool {
-    part.installed(path).components().next() == Some(b".kpack")
 }

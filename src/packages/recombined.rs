@@ -7,9 +7,13 @@ use std::sync::Arc;
 use anyhow::{anyhow, bail};
 
 use super::artifacts::{ArtifactPart, Artifacts};
-use super::package::{Package, conflict, is_in_archive_directory};
+use super::package::{Package, conflict};
 use super::part_inputs::PartInputs;
-use crate::artifact::{ArtifactName, Missing, PackagingConfig, Recombination, recombine, shards};
+use super::split_part::is_in_archive_directory;
+use super::stated::LackingPart;
+use crate::artifact::{
+    ArtifactName, Missing, PackagingConfig, Recombination, is_grouped, is_same_part, recombine, shards,
+};
 use crate::kpack::BundleJobs;
 use crate::metrics::Progress;
 use crate::resources::Resources;
@@ -28,6 +32,7 @@ pub struct Shards {
     names: Vec<String>,
     /// Whether all components were taken.
     is_whole: bool,
+    lacking: Vec<LackingPart>,
     /// Notes for the user.
     pub notes: Vec<String>,
     inputs: PartInputs,
@@ -65,6 +70,7 @@ impl Shards {
             }
             all.notes.extend(artifacts.notes);
             all.inputs.extend(artifacts.inputs);
+            all.lacking.extend(artifacts.lacking);
             all.parts.extend(artifacts.parts.into_iter().map(|part| (name.clone(), part)));
             all.names.push(name);
         }
@@ -85,6 +91,7 @@ impl Shards {
                 self.names.join(", ")
             );
         }
+        self.check_lacking(config)?;
         let mut notes = self.notes.clone();
         notes.extend(self.notes_about(config, config_path, &decision)?);
         let mut result = Recombined { parts: Vec::new(), notes, inputs: self.inputs.clone() };
@@ -112,6 +119,20 @@ impl Shards {
             result.parts.extend(package);
         }
         Ok(result)
+    }
+
+    /// Fails if a package would lack a part that a split has written.
+    fn check_lacking(&self, config: &PackagingConfig) -> anyhow::Result<()> {
+        let is_there = |name: &ArtifactName| self.parts.iter().any(|(_, part)| is_same_part(&part.name, name));
+        if let Some(LackingPart { name, statement }) =
+            self.lacking.iter().find(|part| is_grouped(config, &part.name) && !is_there(&part.name))
+        {
+            bail!(
+                "{statement}: it names {name}, which no shard has; copy that part again, or leave its code out (--exclude-targets {})",
+                name.family
+            );
+        }
+        Ok(())
     }
 
     /// What packages lack or hold twice. Fails if the configuration forbids it.
@@ -179,7 +200,7 @@ impl Shards {
             let existing: HashSet<_> =
                 primary.into_iter().flat_map(|part| &part.items).map(|item| &item.path).collect();
             let is_lost = |item: &&Item| {
-                is_file(item) && !existing.contains(&item.path) && !is_in_archive_directory(other, &item.path)
+                is_file(item) && !existing.contains(&item.path) && !is_in_archive_directory(&other.manifest, &item.path)
             };
             let mut lost = other.items.iter().filter(is_lost).map(|item| &item.path);
             let one = lost.next()?;
@@ -267,8 +288,9 @@ fn is_file(item: &Item) -> bool {
 /// Host code, without archives that a splitter left in it.
 fn without_archives(part: &ArtifactPart, notes: &mut Vec<String>) -> ArtifactPart {
     let mut part = part.clone();
-    let (items, archives): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut part.items).into_iter().partition(|item| !is_in_archive_directory(&part, &item.path));
+    let (items, archives): (Vec<_>, Vec<_>) = std::mem::take(&mut part.items)
+        .into_iter()
+        .partition(|item| !is_in_archive_directory(&part.manifest, &item.path));
     for item in archives.iter().filter(|item| is_file(item)) {
         notes.push(format!("{}: left out of the host code", part.label(&item.path)));
     }

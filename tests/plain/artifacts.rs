@@ -98,6 +98,79 @@ fn packages_are_made_of_whole_parts_only() {
     assert!(recombine(1).contains("x_gfx90a.co: it is missing"));
 }
 
+/// What a split has written, and packages would lack, is missed. What no package has, or another shard has, is not.
+#[test]
+fn parts_that_statements_name_are_in_packages() {
+    let place = shards();
+    let recombine = |code: i32, options: &[&str]| {
+        said(place.path(), &[&["recombine", "config.json", "split", "-o", "out", "--force"], options].concat(), code)
+    };
+    let part = place.path().join("split/shard/blas_lib_gfx90a");
+    let kept = place.path().join("kept");
+    fs::rename(&part, &kept).unwrap();
+    let lacks = recombine(1, &[]);
+    assert!(lacks.contains("blas_lib_generic/.kpackfs/split.json: it names blas_lib_gfx90a"), "{lacks}");
+    recombine(0, &["--exclude-targets", "gfx90a"]);
+    recombine(0, &["--gpu-targets", "gfx1030"]);
+    put(place.path(), "config.json", CONFIG.replace("\"gfx90a\"", "\"gfx942\"").as_bytes());
+    recombine(0, &[]);
+    put(place.path(), "config.json", CONFIG.as_bytes());
+    // Another shard has the same code, and one of two is enough.
+    copy_all(place.path().join("split/shard"), place.path().join("split/twin"));
+    copy_all(&kept, place.path().join("split/twin/blas_lib_gfx90a"));
+    recombine(0, &[]);
+    assert!(place.path().join("out/blas_lib_gfx9").is_dir());
+    fs::remove_dir_all(place.path().join("split/twin")).unwrap();
+}
+
+/// Parts of one input fit, whatever GPUs their splits were for. A part of another build, and a copy of another part, do not.
+#[test]
+fn parts_of_different_splits_are_in_no_package() {
+    let place = shards();
+    let recombine =
+        |code: i32| said(place.path(), &["recombine", "config.json", "split", "-o", "out", "--force"], code);
+    let part = "split/shard/blas_lib_gfx90a";
+    let replace = |by: &str| {
+        fs::remove_dir_all(place.path().join(part)).unwrap();
+        copy_all(place.path().join(by), place.path().join(part));
+    };
+    said(place.path(), &["split", "fat/shard", "-o", "same", "--gpu-targets", "gfx90a"], 0);
+    replace("same/blas_lib_gfx90a");
+    recombine(0);
+    put(place.path(), "fat/shard/blas_lib_gfx9/a/stage/lib/libfirst.so", &fixture("mixed.so"));
+    said(place.path(), &["split", "fat/shard", "-o", "other"], 0);
+    replace("other/blas_lib_gfx90a");
+    let differs = recombine(1);
+    assert!(differs.contains("blas_lib_gfx90a: it is of the split "), "{differs}");
+    replace("split/shard/blas_lib_gfx1030");
+    let copied = recombine(1);
+    assert!(copied.contains("manifest.json: it is that of blas_lib_gfx1030"), "{copied}");
+}
+
+/// A device part without its generic part is no fat artifact, with or without a statement, in each shard.
+#[test]
+fn device_parts_without_host_code_are_no_fat_artifacts() {
+    let place = shards();
+    copy_all(place.path().join("split/shard"), place.path().join("split/twin"));
+    fs::remove_dir_all(place.path().join("split/twin/blas_lib_generic")).unwrap();
+    fs::remove_dir_all(place.path().join("split/twin/blas_lib_gfx1030")).unwrap();
+    for _ in ["as it was written", "as another tool writes it"] {
+        for command in [
+            &["recombine", "config.json", "split", "-o", "out"][..],
+            &["split", "split/twin", "-o", "again"],
+            &["split", "split/twin/blas_lib_gfx90a", "-o", "again"],
+            &["inspect", "split/twin"],
+        ] {
+            let text = said(place.path(), command, 1);
+            assert!(
+                text.contains("blas_lib_gfx90a: it is a device part, without host code; put blas_lib_generic"),
+                "{text}"
+            );
+        }
+        let _ = fs::remove_dir_all(place.path().join("split/twin/blas_lib_gfx90a/.kpackfs"));
+    }
+}
+
 /// What is called an artifact and is no tar archive is not understood, whatever the others have.
 #[test]
 fn an_artifact_that_is_no_archive_has_no_answer() {
