@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::plan::Plan;
+use super::plan::{Plan, PlannedBinary};
 use crate::gpu::{BundleKey, TargetId, UNKNOWN};
+use crate::text::more;
 
 /// One warning for each target that no GPU has, and for each processor that is not known, with a file that has it.
 pub(super) fn warnings(plan: &Plan) -> Vec<String> {
@@ -12,6 +13,7 @@ pub(super) fn warnings(plan: &Plan) -> Vec<String> {
         let is_named = |target: &TargetId| target.is_unknown() && !plan.joined.contains(&binary.path);
         binary.code.keys().filter(move |target| !is_named(target)).map(|target| (target, &binary.path))
     });
+    let spirv = of_spirv(plan);
     let of_files = plan.bundle_files.iter().flat_map(|file| file.targets.iter().map(|target| (target, &file.path)));
     let mut found = BTreeMap::new();
     for (target, path) in of_binaries.chain(of_files) {
@@ -19,7 +21,20 @@ pub(super) fn warnings(plan: &Plan) -> Vec<String> {
             found.entry(reason).or_insert(path);
         }
     }
-    found.into_iter().map(|(reason, path)| format!("{path}: {reason}")).collect()
+    spirv.into_iter().chain(found.into_iter().map(|(reason, path)| format!("{path}: {reason}"))).collect()
+}
+
+/// A warning about SPIR-V code that goes to archives. A HIP runtime compiles that of a fat or thin library for every GPU without other
+/// code in it, and no release takes it out of archives (ROCm/rocm-systems#11040 is open).
+fn of_spirv(plan: &Plan) -> Option<String> {
+    let is_wanted = |target: &TargetId| plan.options.targets.contains(&plan.options.packaging.key_of(target));
+    let has_spirv = |binary: &&PlannedBinary| binary.code.keys().any(|target| target.is_spirv() && is_wanted(target));
+    let mut binaries = plan.binaries.iter().filter(has_spirv).map(|binary| &binary.path);
+    let (first, more) = (binaries.next()?, more(binaries.count(), ""));
+    Some(format!(
+        "{first}{more}: SPIR-V code serves no GPU out of an archive, since no released HIP runtime takes it from there; thin binaries keep it, \
+         and --exclude-targets amdgcnspirv leaves it out"
+    ))
 }
 
 /// Why code for a target may serve no GPU.

@@ -12,7 +12,7 @@ use super::lookup::names_archive;
 use super::parts::{Part, PartsKind};
 use super::rules::Rule;
 use crate::database::{Arch, Databases};
-use crate::gpu::BundleKey;
+use crate::gpu::{BundleKey, TargetId};
 use crate::loader::resolve;
 use crate::memory::{Parser, WholeFile};
 use crate::metrics::Progress;
@@ -75,6 +75,16 @@ impl<'a> Comparison<'a> {
     /// Whether code and databases for this key must exist.
     pub(super) fn is_expected(&self, key: &BundleKey) -> bool {
         self.context.choices.wants(key) && self.own.has_part(key)
+    }
+
+    /// Notes SPIR-V code of a fat binary that is in archives now.
+    pub(super) fn note_spirv(&self, path: &EntryPath, target: &TargetId) {
+        if target.is_spirv() && self.is_expected(&self.context.parts.packaging().key_of(target)) {
+            self.context.findings.note(format!(
+                "{path}: its SPIR-V code is in an archive, where no released HIP runtime finds it; GPUs without other code of it in the fat \
+                 input were served by that"
+            ));
+        }
     }
 
     /// Whether a file of a database is for a mode that the GPUs of a thin view can be in.

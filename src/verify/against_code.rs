@@ -297,6 +297,7 @@ impl Comparison<'_> {
         let builds: Vec<FatCode<'a>> = builds.iter().map(with_code).collect();
         let targets: BTreeSet<_> = builds.iter().flatten().map(|object| &object.target).collect();
         for target in targets {
+            self.note_spirv(path, target);
             // A device called like the code comes first, and stands for all others in messages.
             let others = target.devices().into_iter().filter(|device| device != target);
             for device in std::iter::once(target.clone()).chain(others) {

@@ -178,6 +178,21 @@ fn triples_of_spirv_may_name_an_environment() {
     }
 }
 
+/// A fat library with SPIR-V code serves every GPU, and its split does not, since no runtime takes that out of archives.
+#[test]
+fn spirv_code_that_goes_to_archives_is_said() {
+    let spirv = BundleEntry { id: "hip-spirv64-amd-amdhsa--amdgcnspirv".to_owned(), flags: 0 };
+    let place = Place::new(&[spirv, BundleEntry::new("gfx1030", 0x36, 0)]);
+    let warning = "lib/libx.so: SPIR-V code serves no GPU out of an archive";
+    assert!(place.succeeds(&["split", "tree", "-o", "out"]).contains(warning));
+    let note = "lib/libx.so: its SPIR-V code is in an archive";
+    let verified = |split: &str| String::from_utf8(place.run(&["verify", split, "--against", "tree"]).stdout).unwrap();
+    assert!(verified("out").contains(note), "{}", verified("out"));
+    // A user who leaves it out knows that.
+    let left_out = place.succeeds(&["split", "tree", "-o", "native", "--exclude-targets", "amdgcnspirv"]);
+    assert!(!left_out.contains("SPIR-V") && !verified("native").contains("SPIR-V"), "{left_out}");
+}
+
 /// Compilers that name the processor in the triple leave the target ID empty.
 #[test]
 fn code_without_a_target_is_named_by_its_header() {
