@@ -22,8 +22,8 @@ pub(crate) struct DeviceParts {
     archives: HashMap<EntryPath, PartKeys>,
     /// Files of device distributions, and the directories of their metadata.
     distributions: HashMap<EntryPath, PartKeys>,
-    /// Whether the HIP runtime reads archives; `None` if there is none.
-    reads_archives: Option<bool>,
+    /// Whether there is a HIP runtime that reads archives.
+    reads_archives: bool,
     /// Archives that cannot be read. All images have them.
     pub(crate) warnings: Vec<String>,
 }
@@ -39,15 +39,15 @@ impl DeviceParts {
             }
         }
         if !parts.archives.is_empty() {
-            parts.reads_archives = OwnRuntime::of(root).map(|runtime| runtime.reads_archives);
+            parts.reads_archives = OwnRuntime::of(root).is_some_and(|runtime| runtime.reads_archives);
             root.entries.iter().for_each(|entry| parts.add_distribution(root, &entry.path, databases));
         }
         parts
     }
 
-    /// Whether archives are of use in the image: its runtime reads them, as far as is known.
+    /// Whether archives are of use in the image. Thin binaries are, whatever runtime is added to an image without one.
     pub(crate) fn may_stay(&self) -> bool {
-        !self.archives.is_empty() && self.reads_archives != Some(false)
+        !self.archives.is_empty() && self.reads_archives
     }
 
     /// The parts that need an archive.
