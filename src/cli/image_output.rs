@@ -205,11 +205,11 @@ fn report(prepared: &Prepared, division: &Division<'_>) {
     warn_of_fat(&prepared.plan);
     if let [first, rest @ ..] = &*division.hidden {
         let more = more(rest.len(), "");
-        note(&format!("{first}{more}: left out, since a later layer hides it"));
+        note(&format!("{first}{more}: left out, since a later member of the image hides it"));
     }
     let copies = division.copies.len();
     if copies > 0 {
-        note(&format!("{copies} hard links would lead to files of other layers, and are copies"));
+        note(&format!("hard links that would lead to files of other layers, and are copies: {copies}"));
     }
 }
 

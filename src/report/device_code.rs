@@ -146,13 +146,19 @@ fn amount_of(target: &str, amount: CodeAmount) -> String {
 }
 
 /// Why code stays in the host part.
-pub(crate) fn reason(found: &CodeOfForm, CodeOfFile { archives, may_be_wrapped, .. }: &CodeOfFile) -> String {
+pub(crate) fn reason(
+    found: &CodeOfForm,
+    CodeOfFile { archives, may_be_wrapped, is_in_archive, .. }: &CodeOfFile,
+) -> String {
     let of_form = found.form.stays();
     match (of_form, found.place) {
         (Some(reason), _) if found.form == DeviceForm::SplitMarker && !archives.is_empty() => {
             format!("{reason}; its marker names {}", archives.join(", "))
         }
         (Some(reason), _) => reason.to_owned(),
+        (None, DeviceCodePlace::Wrapper | DeviceCodePlace::Data | DeviceCodePlace::File) if *is_in_archive => {
+            "in an archive: it is split if that is unpacked first".to_owned()
+        }
         (None, DeviceCodePlace::Wrapper) => "it is not split; the warnings say why".to_owned(),
         (None, DeviceCodePlace::Data) if *may_be_wrapped && found.is_bundle_in_data() => {
             let registered = "or registered by a function that is looked up by dlsym";

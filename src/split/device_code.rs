@@ -45,6 +45,8 @@ pub struct CodeOfFile {
     /// Whether wrappers may lead to bundles in its data: they were not looked for, since it is deflated and its dynamic strings do not
     /// name what registers them.
     pub(crate) may_be_wrapped: bool,
+    /// Whether it is a file in an archive, which is not unpacked to split it.
+    pub(crate) is_in_archive: bool,
     /// Whether a zip file is behind it, whose files are searched by themselves.
     has_zip: bool,
     /// Whether it is or has an archive that is not searched: one in an archive, or of a format that is not read.
@@ -65,8 +67,18 @@ impl CodeOfFile {
         let is_kept = targets.try_for_each(|target| memory.add_entry(target.processor().as_bytes())).is_ok();
         let found = if is_kept { all } else { Vec::new() };
         let is_unfinished = is_unfinished || !is_kept;
-        let may_be_wrapped = false;
-        Self { path, found, archives, is_unfinished, may_be_wrapped, has_zip, has_archive, damage, _memory: memory }
+        Self {
+            path,
+            found,
+            archives,
+            is_unfinished,
+            may_be_wrapped: false,
+            is_in_archive: false,
+            has_zip,
+            has_archive,
+            damage,
+            _memory: memory,
+        }
     }
 
     /// That of a file in an archive, of which planning says nothing. What is behind wrappers is found as other data is.
@@ -77,7 +89,7 @@ impl CodeOfFile {
             if is_packed_tree { ContentCode::default() } else { search() };
         let code = if is_unread { FileCode::unread() } else { code };
         let own = Self::new(path, Vec::new(), code, damage);
-        Self { has_archive: is_packed_tree || own.has_archive || own.has_zip, ..own }
+        Self { is_in_archive: true, has_archive: is_packed_tree || own.has_archive || own.has_zip, ..own }
     }
 
     /// Whether there is something to say about it.

@@ -418,3 +418,19 @@ fn a_wheel_of_hostile_names_makes_a_small_page_in_which_they_do_nothing() {
 fn is_invisible(letter: char) -> bool {
     matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
+
+/// Code in an archive stays there because of the archive, whatever leads to it in its file.
+#[test]
+fn code_in_an_archive_stays_because_of_that() {
+    let place = tempfile::tempdir().unwrap();
+    let mut archive = tar::Builder::new(Vec::new());
+    let (library, mut header) = (fixture("plain.so"), tar::Header::new_gnu());
+    header.set_size(library.len() as u64);
+    header.set_mode(0o644);
+    archive.append_data(&mut header, "lib/libx.so", &*library).unwrap();
+    put(place.path(), "tree/data.tar", &archive.into_inner().unwrap());
+    put(place.path(), "tree/libfat.so", &library);
+    let said = kpackfs(place.path(), &["inspect", "tree"]);
+    assert!(said.contains("in an archive: it is split if that is unpacked first"), "{said}");
+    assert!(!said.contains("loaded by address"), "{said}");
+}
