@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::image::ImageError;
 use crate::source::SourceError;
 
 /// Why an input is not understood.
@@ -49,6 +50,7 @@ pub fn is_not_understood(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let of_source = cause.downcast_ref::<SourceError>();
         cause.is::<NotUnderstood>()
+            || matches!(cause.downcast_ref(), Some(ImageError::NoSuchImage { .. }))
             || matches!(of_source, Some(SourceError::UnknownKind { .. } | SourceError::Remote(_)))
     })
 }

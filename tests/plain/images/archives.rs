@@ -132,6 +132,22 @@ fn archives_that_are_not_what_they_should_be_are_refused() {
     let text = output_of(&["inspect", &format!("oci-archive:{}:y", archive.display())]).1;
     assert!(text.contains("there is no image \"y\"; there are x"), "{text}");
 
+    // An image that is not there is an input that is not there, for every command.
+    for lacking in [format!("oci-archive:{}:y", archive.display()), layout.name("y")] {
+        for command in [
+            &["inspect", &lacking][..],
+            &["inspect", &lacking, "--require", "gfx90a"],
+            &["split", &lacking, "--format", "oci", "-o", "none"],
+            &["why", &lacking, "--target", "gfx90a"],
+            &["verify", &lacking],
+            &["diff", &lacking, &lacking],
+            &["ls", &lacking],
+        ] {
+            let (code, said) = output_of(command);
+            assert!(code == Some(5) && said.contains("there is no image \"y\""), "{command:?}: {code:?} {said}");
+        }
+    }
+
     let packed = place.path().join("x.tar.gz");
     let mut encoder = flate2::write::GzEncoder::new(File::create(&packed).unwrap(), flate2::Compression::fast());
     std::io::copy(&mut &*whole, &mut encoder).unwrap();
