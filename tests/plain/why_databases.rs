@@ -290,6 +290,13 @@ const NAMED: &[Damage] = &[
         "_gfx90a.co is damaged: ",
     ),
     (
+        "helper kernels for this mode are damaged",
+        Tree::flat,
+        |it| it.put(&format!("{ROCBLAS}/Kernels.so-000-gfx90a-xnack+.hsaco"), b""),
+        "gfx90a:xnack+ .",
+        "-xnack+.hsaco is damaged: ",
+    ),
+    (
         "the catalogue is empty",
         Tree::flat,
         |it| it.put(&format!("{ROCBLAS}/TensileLibrary_lazy_gfx1030.dat"), b""),
@@ -748,7 +755,7 @@ fn miopen_without_files_has_nothing_for_a_gpu() {
 
 #[test]
 fn healthy_trees_give_nothing() {
-    let healthy: [Healthy; 12] = [
+    let healthy: [Healthy; 13] = [
         ("flat", Tree::flat, |_| (), &["gfx90a", "gfx1030", "gfx90a:xnack+", "gfx1030,gfx90a"]),
         ("divided", Tree::divided, |_| (), &["gfx90a", "gfx1030", "gfx90a:xnack+", "gfx1030,gfx90a"]),
         ("generic", Tree::generic, |_| (), &["gfx1030"]),
@@ -786,6 +793,12 @@ fn healthy_trees_give_nothing() {
                 it.rename(&format!("{ROCBLAS}/gfx90a"), &format!("{ROCBLAS}/gfx90a-xnack-"));
             },
             &["gfx90a"],
+        ),
+        (
+            "helper kernels for the other mode are damaged",
+            Tree::flat,
+            |it| it.put(&format!("{ROCBLAS}/Kernels.so-000-gfx90a-xnack+.hsaco"), b""),
+            &["gfx90a", "gfx90a:xnack-"],
         ),
         (
             "one merged catalogue",

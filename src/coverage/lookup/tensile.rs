@@ -119,6 +119,12 @@ impl DatabaseSearch<'_> {
         is_for(name, self.device.processor())
     }
 
+    /// Whether a file is for the GPU in the other XNACK mode by its name, so that it is not opened.
+    fn is_of_other_mode(&self, name: &str) -> bool {
+        let has = |mode: &str| self.device.features().any(|it| it == mode);
+        has("xnack-") && name.contains("-xnack+") || has("xnack+") && name.contains("-xnack-")
+    }
+
     /// The generic target of the GPU, if there is a catalogue for that. rocBLAS reads it with ROCm/rocm-libraries#5243,
     /// without which such a catalogue is not built either.
     fn generic_target(&self, listing: &DatabaseListing) -> Option<&'static str> {
@@ -199,7 +205,10 @@ impl DatabaseSearch<'_> {
         let of_own = || named.is_empty().then(|| check_own_code(self.files, &path, processor, &own, listing))?;
         of_own()
             .or_else(|| self.check_helpers(listing, named.is_empty()))
-            .or_else(|| own.iter().find_map(|name| self.check_code(&listing.path(name))))
+            .or_else(|| {
+                let opened = own.iter().filter(|name| !self.is_of_other_mode(name));
+                opened.into_iter().find_map(|name| self.check_code(&listing.path(name)))
+            })
             .or_else(|| check_mapping(self.files, self.library, listing, processor))
     }
 
