@@ -165,6 +165,9 @@ impl<'a> InputDatabases<'a> {
                 gpus: gpus.iter().map(|gpu| (gpu.to_string(), cell(gpu, &archs))).collect(),
                 answers,
             };
+            if handler.is_optional() && !is_named {
+                database.need_not_have(gpus, |_| true);
+            }
             // A path that says that it is for a GPU has to have code for it.
             if handler == Handler::Codeobject && !is_named {
                 let named = paths.iter().filter_map(|path| named_arch(path)).map(Arch::Target).collect();
@@ -289,7 +292,7 @@ fn readers(input: &Input) -> Vec<ReadingLibrary> {
 }
 
 /// Whether a GPU takes the files of an architecture.
-fn serves(arch: &Arch, gpu: &TargetId) -> bool {
+pub(crate) fn serves(arch: &Arch, gpu: &TargetId) -> bool {
     cell(gpu, &BTreeSet::from([arch.clone()])).is_found()
 }
 

@@ -20,7 +20,7 @@ use crate::source::EntryPath;
 
 pub(crate) use cause::CauseKind;
 pub(crate) use code::{CodePlace, LibraryCode};
-pub(crate) use databases::{DatabaseQuestion, InputDatabases};
+pub(crate) use databases::{DatabaseQuestion, InputDatabases, serves};
 pub(crate) use judge::wrappers_without_code;
 pub(crate) use libraries::together;
 pub(crate) use lookup::{

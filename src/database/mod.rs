@@ -253,6 +253,11 @@ impl Handler {
         }
     }
 
+    /// Whether the library that reads its files does its work without them, if more slowly.
+    pub fn is_optional(self) -> bool {
+        self.reader().is_some_and(|reader| reader.is_optional)
+    }
+
     /// The handler whose files a library of this file name reads: `librocblas.so.5`, `rocblas.dll`.
     pub fn read_by(file_name: &str) -> Option<(Self, &'static DatabaseReader)> {
         let stem = file_name.strip_suffix(".dll").or_else(|| {

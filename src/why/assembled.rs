@@ -146,7 +146,14 @@ pub(super) fn of_parts(
     let parts = split.parts().map(|part| Input::open(&part, question.resources)).collect::<Result<_, _>>()?;
     let names = devices.iter().filter_map(|part| Some(part.file_name()?.to_string_lossy().into_owned()));
     let assembly = if split.has_host { AssemblyForm::Parts(names.collect()) } else { AssemblyForm::Other };
-    Ok(files(lay_over(parts)?, &first, assembly, question))
+    let mut found = files(lay_over(parts)?, &first, assembly, question);
+    for file in &mut found.files {
+        let below = file.path.strip_prefix(&first).unwrap_or(&file.path);
+        // Libraries that are files of a database are in device parts.
+        let place = split.parts().map(|part| part.join(below)).find(|place| place.exists());
+        file.path = place.unwrap_or_else(|| file.path.clone());
+    }
+    Ok(found)
 }
 
 /// A path, and what is known of the code there.

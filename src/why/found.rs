@@ -71,8 +71,8 @@ impl FoundLookups {
         self.unread.push(text);
     }
 
-    /// Drops archives and files without code for a GPU, if those of that GPU are there; and optional ones, if anything else has code
-    /// for it, as in `inspect --require`.
+    /// Drops archives, files and libraries of databases without code for a GPU, if those of that GPU are there; and optional ones, if
+    /// anything else has code for it, as in `inspect --require`.
     pub(super) fn drop_those_of_other_gpus(&mut self) {
         let with_code = || self.lookups.iter().filter(|it| it.cause.is_none());
         let groups: BTreeSet<_> = with_code().filter_map(Lookup::group).chain(self.damaged.iter().cloned()).collect();
@@ -84,7 +84,8 @@ impl FoundLookups {
             if it.cause.is_some() && is_left_out {
                 self.optional.insert(it.library.clone());
             }
-            it.cause.is_none() || !has_other && !is_left_out
+            let is_own = it.database.as_ref().is_some_and(|database| database.is_for_gpu);
+            it.cause.is_none() || is_own || !has_other && !is_left_out
         });
     }
 

@@ -36,11 +36,23 @@ pub(crate) struct Lookup {
     /// Whether only the program that opens it knows if the GPU needs it. Files that were named answer for themselves.
     #[serde(skip)]
     pub is_optional: bool,
+    /// The kernel database that has the library as a file for some GPUs.
+    #[serde(skip)]
+    pub database: Option<OfDatabase>,
     /// Whether it reads archives only if the runtime does, and there is no runtime.
     #[serde(skip)]
     pub lacks_runtime: bool,
     /// Evidence, in the order in which a runtime would find it.
     pub evidence: Trail,
+}
+
+/// The kernel database that a library is a file of.
+#[derive(Clone, Debug)]
+pub(crate) struct OfDatabase {
+    /// Its handler and its directory.
+    pub(super) name: String,
+    /// Whether the GPU takes the library, by its name.
+    pub(super) is_for_gpu: bool,
 }
 
 /// Whether a runtime would find a file where it was looked up.
@@ -57,8 +69,11 @@ pub(crate) enum Presence {
 
 impl Lookup {
     /// What files with the code of the same libraries for several GPUs have in common, their paths but for the names of
-    /// GPUs, and the GPU. `None` for a library.
+    /// GPUs, and the GPU. Libraries that are files of a database have the database in common. `None` for another library.
     pub(super) fn group(&self) -> Option<(String, String)> {
+        if let Some(database) = &self.database {
+            return Some((database.name.clone(), self.target.clone()));
+        }
         let name = self.library.rsplit('/').next().unwrap_or(&self.library);
         let stem = match self.form {
             CodePlace::Archive => name.rsplit_once(named_target(name)?)?.0.to_owned(),

@@ -148,18 +148,20 @@ impl Question {
 
     /// The look-up for the GPU at `position`; `None` if the library has no such wrapper.
     fn look_up_one(&self, file: &LibraryFile, library: &Library, position: usize) -> Option<Lookup> {
-        let mut lookup = self.look_up(file, library, self.gpus.get(position)?)?;
+        let gpu = self.gpus.get(position)?;
+        let mut lookup = self.look_up(file, library, gpu)?;
         self.explain_override(position, &mut lookup, |other| self.look_up(file, library, other));
+        if let Some((handler, database)) = self.database_with(file, library, gpu) {
+            lookup.is_optional |= handler.is_optional() && !database.is_for_gpu;
+            lookup.database = Some(database);
+        }
         Some(lookup)
     }
 
     fn look_up(&self, file: &LibraryFile, library: &Library, gpu: &TargetId) -> Option<Lookup> {
         let path = &*file.path;
         let device = self.device_of(gpu);
-        let (form, count) = match library {
-            Library::Split(split) => (CodePlace::Split, split.wrappers.len()),
-            Library::Held(code, _) => (code.form, code.wrappers.len()),
-        };
+        let (form, count) = (library.form(), library.wrapper_count());
         let wrappers: Vec<_> = (0..count).filter(|&it| self.wrapper.is_none_or(|wanted| wanted == it)).collect();
         if wrappers.is_empty() && count > 0 {
             return None;
@@ -215,6 +217,21 @@ impl Question {
 }
 
 impl Library {
+    /// Where its code is.
+    fn form(&self) -> CodePlace {
+        match self {
+            Self::Split(_) => CodePlace::Split,
+            Self::Held(code, _) => code.form,
+        }
+    }
+
+    fn wrapper_count(&self) -> usize {
+        match self {
+            Self::Split(split) => split.wrappers.len(),
+            Self::Held(code, _) => code.wrappers.len(),
+        }
+    }
+
     fn presence(&self) -> Presence {
         match self {
             Self::Held(_, Some(assembly)) => assembly.presence(),

@@ -27,6 +27,7 @@ mod identity;
 mod images;
 mod outputs;
 mod pages;
+mod plug_ins;
 mod recognised;
 mod remote;
 mod report;

@@ -6,20 +6,23 @@
 mod elsewhere;
 mod packages;
 
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 
-use super::Question;
 use super::answer::DatabaseLookup;
 use super::cause::Cause;
 use super::installed;
 use super::installer::is_read_only;
 use super::libraries::LibraryFile;
-use super::lookup::Lookup;
+use super::lookup::{Lookup, OfDatabase};
+use super::{Library, Question};
 use crate::coverage::{
-    CauseKind, DatabasePlace, DatabaseSearch, DiskFiles, LoadedLibrary, LookupEvidence, Problem, Severity,
+    CauseKind, CodePlace, DatabasePlace, DatabaseSearch, DiskFiles, LoadedLibrary, LookupEvidence, Problem, Severity,
+    serves,
 };
-use crate::database::{DatabaseReader, Handler};
+use crate::database::{DatabaseFile, DatabaseReader, Databases, Handler};
 use crate::gpu::TargetId;
+use crate::source::EntryPath;
 use crate::text::quoted;
 
 /// A database, the library that reads it, and a GPU.
@@ -36,6 +39,37 @@ struct ExaminedDatabase<'a> {
 }
 
 impl Question {
+    /// The database that has a library as a file for some GPUs, such as a plug-in of MIOpen: of these, the library that reads it
+    /// opens those of its GPU. A library that was named answers for itself.
+    pub(super) fn database_with(
+        &self,
+        file: &LibraryFile,
+        library: &Library,
+        gpu: &TargetId,
+    ) -> Option<(Handler, OfDatabase)> {
+        let is_named = self.loaded.is_none() && self.has_named(file);
+        if is_named || !matches!(library.form(), CodePlace::Fat | CodePlace::Split) {
+            return None;
+        }
+        // Of what is put together, the path in an installation of it counts, and not the part that a file is in.
+        let inside = match library {
+            Library::Held(code, Some(_)) => Some(code.path.clone()),
+            Library::Held(..) | Library::Split(_) => None,
+        };
+        let known = Databases::all();
+        let paths = inside.into_iter().chain(file.paths().filter_map(|path| entry_path(path)));
+        let found = paths.filter_map(|path| Some((known.classify(&path)?, path))).next();
+        let (DatabaseFile { handler, arch }, path) = found?;
+        let name = format!("{} in {}", handler.name(), handler.directory(&path));
+        Some((handler, OfDatabase { name, is_for_gpu: serves(&arch, &self.device_of(gpu)) }))
+    }
+
+    /// Whether a library was named, rather than a directory with it.
+    fn has_named(&self, library: &LibraryFile) -> bool {
+        let is_it = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == library.path);
+        self.paths.iter().any(is_it)
+    }
+
     /// The look-ups in the database that a library reads. `lookups` are those of the library's own code: a GPU for which
     /// that is missing is not looked up again.
     pub(super) fn look_up_database(
@@ -63,6 +97,15 @@ impl Question {
         };
         gpus.iter().filter_map(|&number| self.gpus.get(number)).filter_map(examine).collect()
     }
+}
+
+/// A path without its root.
+fn entry_path(path: &Path) -> Option<EntryPath> {
+    let names = path.components().filter_map(|name| match name {
+        Component::Normal(name) => Some(name.as_bytes()),
+        _ => None,
+    });
+    EntryPath::new(&names.collect::<Vec<_>>().join(&b'/')).ok()
 }
 
 impl ExaminedDatabase<'_> {
@@ -118,8 +161,7 @@ impl ExaminedDatabase<'_> {
 
     /// Whether the question is about this library, rather than about a directory.
     fn is_named(&self) -> bool {
-        let is_it = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == self.library.path);
-        self.handler != Handler::Miopen && self.question.paths.iter().any(is_it)
+        self.handler != Handler::Miopen && self.question.has_named(self.library)
     }
 
     fn files(&self) -> DiskFiles<'_> {
