@@ -12,8 +12,9 @@ use super::parts::PartFile;
 use super::report::{Tools, enumerate};
 use super::rules::Rule;
 use crate::database::{Arch, CODE_SUFFIXES, CatalogueCheck, KernelFiles, tensile_library};
-use crate::fatbin::{CODE_HEADER, code_damage, damage_of_file, is_bundle, loaded_code_problem};
+use crate::fatbin::{CODE_HEADER, CodeFile, code_damage, is_bundle, loaded_code_problem};
 use crate::gpu::TargetId;
+use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::EntryPath;
 
@@ -32,8 +33,8 @@ impl Context<'_> {
         let is_proven = |file: &PartFile<'_>| self.is_as_listed(listed, file.part, file.path);
         let files = self.parts.files().filter_map(|file| Some((file, self.kind_of(file.path)?)));
         let (proven, files): (Vec<_>, Vec<_>) = files.partition(|(file, _)| is_proven(file));
-        for (file, _) in &proven {
-            self.note_flaws(file);
+        for (file, kind) in &proven {
+            self.note_flaws(file, kind);
         }
         files.par_iter().with_max_len(1).for_each(|(file, kind)| {
             let label = self.parts.label(file.part, file.path);
@@ -53,8 +54,9 @@ impl Context<'_> {
     }
 
     /// Says what is wrong with a file that is as the split wrote it, which changes no such file.
-    fn note_flaws(&self, file: &PartFile<'_>) {
-        for (_, reason) in damage_of_file(file.content, self.resources) {
+    fn note_flaws(&self, file: &PartFile<'_>, kind: &LooseFile) {
+        let LooseFile::Code(target) = kind else { return };
+        for reason in flaws(file.content, target.as_ref(), self.resources) {
             let label = self.parts.label(file.part, file.path);
             self.findings.note(format!("{label}: {reason}; the input of the split has it so"));
         }
@@ -88,9 +90,6 @@ fn check_code(content: &Arc<dyn Content>, target: Option<&TargetId>, say: SaysRe
     if let Err(error) = content.read_at(0, &mut beginning) {
         return say(error.to_string());
     }
-    if size == 0 {
-        return say("it is empty".to_owned());
-    }
     if is_bundle(&beginning) {
         // What a bundle has for further targets is not looked up under this path.
         match bundle::check(content, 0, size, &|_| None, say, tools) {
@@ -99,8 +98,31 @@ fn check_code(content: &Arc<dyn Content>, target: Option<&TargetId>, say: SaysRe
         }
         return;
     }
-    let problem = target.and_then(|target| loaded_code_problem(&beginning, target));
-    problem.or_else(|| code_damage(&**content, None)).into_iter().for_each(say);
+    flaw(content, &beginning, target).into_iter().for_each(say);
+}
+
+/// What is wrong with a file with this beginning that is to be a code object.
+fn flaw(content: &Arc<dyn Content>, beginning: &[u8], target: Option<&TargetId>) -> Option<String> {
+    if content.size() == 0 {
+        return Some("it is empty".to_owned());
+    }
+    let problem = target.and_then(|target| loaded_code_problem(beginning, target));
+    problem.or_else(|| code_damage(&**content, None))
+}
+
+/// What headers show to be wrong with a code object or a bundle.
+fn flaws(content: &Arc<dyn Content>, target: Option<&TargetId>, resources: &Arc<Resources>) -> Vec<String> {
+    let Ok(beginning) = content.beginning(CODE_HEADER) else { return Vec::new() };
+    if !is_bundle(&beginning) {
+        return flaw(content, &beginning, target).into_iter().collect();
+    }
+    match CodeFile::read(content, resources) {
+        Ok(code) => code.map_or_else(Vec::new, |CodeFile { targets, damage, .. }| {
+            let problem = bundle_problem(&Vec::from_iter(targets), target);
+            damage.into_values().chain(problem).collect()
+        }),
+        Err(error) => vec![error.to_string()],
+    }
 }
 
 /// What is wrong if a library looks up code for `target` in a bundle with code for these targets.
