@@ -10,9 +10,11 @@ use super::parts::{Part, Parts, PartsKind};
 use super::report::{Findings, Tools, enumerate};
 use super::rules::Rule;
 use crate::gpu::BundleKey;
+use crate::loader::is_archive;
 use crate::opened::{LocatedStatement, statement_in, thin_gpus};
 use crate::resources::Resources;
-use crate::source::may_be_binary;
+use crate::rope::Content;
+use crate::source::{EntryPath, may_be_binary};
 use crate::split::HOST;
 use crate::view::MERGED;
 use crate::wheel::{Metadata, WheelLabel, normalise, part_in};
@@ -67,23 +69,28 @@ pub(super) fn group(named: &[NamedInput], tools: Tools<'_>) -> anyhow::Result<Ve
         let kind = if group.len() > 1 { PartsKind::Split } else { PartsKind::Installation };
         let mut parts = Parts { statement, ..Parts::new(kind, group) };
         parts.is_optional = parts.are_wheels();
-        let missing = missing_devices(&parts);
+        let mut missing = missing_devices(&parts);
+        missing.extend(missing_parts(&parts));
+        // Without a statement, and without METADATA, nothing says which parts there are.
+        if kind == PartsKind::Split && parts.statement.is_none() && host.metadata.is_none() {
+            parts.kind = PartsKind::Partial;
+        }
         if !missing.is_empty() && host.is_listed {
             say_missing(host.part.label.clone(), &missing, findings);
         } else if let Some(first) = missing.first().filter(|_| kind == PartsKind::Split) {
-            // Wheels that were named individually may be those for one GPU.
+            // Parts that were named individually may be those for one GPU.
             parts.kind = PartsKind::Partial;
             let (label, count) = (&host.part.label, missing.len());
+            let what = if parts.are_wheels() { "wheels" } else { "parts" };
             findings
-                .note(format!("{label}: {count} of its device wheels such as {first} are not among what is verified"));
+                .note(format!("{label}: {count} of its device {what} such as {first} are not among what is verified"));
         }
         groups.push(parts);
     }
     let is_unrelated = |(at, _): &(usize, &PartCandidate)| !members.iter().any(|members| members.contains(at));
     for (_, device) in devices.iter().enumerate().filter(is_unrelated) {
         if device.metadata.as_ref().is_none_or(|metadata| metadata.pins().next().is_none()) {
-            let reason = "it belongs to a host part, which is not among what is verified";
-            findings.add(Rule::DistributionMissing, device.part.label.as_str(), reason);
+            say_alone(device.part.label.clone(), findings);
         }
         groups.push(Parts::new(PartsKind::Installation, vec![Arc::clone(&device.part)]));
     }
@@ -123,6 +130,31 @@ fn missing_devices(parts: &Parts) -> Vec<String> {
     let metadata: Vec<_> = parts.all.iter().map(|part| Metadata::read(&part.input).ok()).collect();
     let (Some(Some(host)), devices) = (metadata.first(), metadata.iter().skip(1)) else { return Vec::new() };
     devices::missing_devices(host, devices.flatten())
+}
+
+/// The device parts that the statement next to a host part names and that are not among the parts.
+fn missing_parts(parts: &Parts) -> Vec<String> {
+    let stated = parts.statement.as_ref().and_then(|located| located.parts().ok()).unwrap_or_default();
+    let is_here = |name: &String| parts.all.iter().any(|part| part.name == *name);
+    let names = stated.iter().map(ToString::to_string).filter(|name| BundleKey::is_name(name));
+    names.filter(|name| !is_here(name)).collect()
+}
+
+/// Reports a device part with archives that was named alone: without its libraries, no runtime looks for them. What
+/// requires its host distribution is reported by that.
+pub(super) fn check_alone(parts: &Parts, findings: &Findings) {
+    let [part] = &*parts.all else { return };
+    let is_library_archive = |(path, content): (&EntryPath, &Arc<dyn Content>)| {
+        is_archive(path, content) && part.databases.classify(path).is_none()
+    };
+    if part.input.dist_info().is_none() && is_device(part) && part.files().any(is_library_archive) {
+        say_alone(part.input.location.display().to_string(), findings);
+    }
+}
+
+fn say_alone(label: String, findings: &Findings) {
+    let reason = "it belongs to a host part, which is not among what is verified";
+    findings.add(Rule::DistributionMissing, label, reason);
 }
 
 fn say_missing(label: String, missing: &[String], findings: &Findings) {

@@ -1,19 +1,23 @@
 //! The input of `verify`: which paths are parts of one split, and which are separate.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::artifacts;
-use super::group::{NamedInput, group};
+use super::group::{NamedInput, check_alone, group};
+use super::outer::OuterArchives;
 use super::parts::{Part, Parts};
 use super::report::{Findings, Tools};
 use super::views::open_views;
 use crate::artifact::FoundArtifacts;
 use crate::image;
+use crate::kpack::ArchiveReader;
+use crate::loader::is_archive;
 use crate::opened::{Named, NamedPath, Site, WheelDirectory, shows_nothing_of_its_own, wheel_in_tree};
 use crate::resources::Resources;
 use crate::rope::{Content, equal};
-use crate::source::{Input, SourceError, open_file};
+use crate::source::{EntryPath, Input, SourceError, open_file};
 
 /// Something to check.
 #[derive(Debug)]
@@ -71,7 +75,8 @@ pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> anyhow::Result<Vec<
             Named::Environment(sites) => {
                 note_wheels(path, findings)?;
                 let rest = Parts::open_rest(path, sites, tools)?;
-                let sites = open_sites(path, sites, resources)?;
+                let mut sites = open_sites(path, sites, resources)?;
+                give_archives(rest.as_ref(), path, &mut sites);
                 inputs.push(VerifyInput::Parts(rest.into_iter().chain(sites).collect()));
             }
             Named::Image(reference) => {
@@ -95,7 +100,9 @@ pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> anyhow::Result<Vec<
         [] => {}
         // In messages its files have no prefix.
         [NamedInput { path, is_listed: false }] => {
-            inputs.push(VerifyInput::Parts(vec![Parts::open_installation(path, String::new(), resources)?]));
+            let parts = Parts::open_installation(path, String::new(), resources)?;
+            check_alone(&parts, findings);
+            inputs.push(VerifyInput::Parts(vec![parts]));
         }
         grouped => inputs.push(VerifyInput::Parts(group(grouped, tools)?)),
     }
@@ -108,6 +115,21 @@ fn open_sites(prefix: &Path, sites: &[Site], resources: &Arc<Resources>) -> anyh
         Ok(Parts::open_installation(path, label.clone(), resources)?.of_environment(prefix))
     };
     sites.iter().map(open).collect()
+}
+
+/// Gives each directory of packages the archives of the `rest` of its environment. Those that cannot be read are reported with
+/// the rest.
+fn give_archives(rest: Option<&Parts>, prefix: &Path, sites: &mut [Parts]) {
+    let (Some(rest), Ok(prefix)) = (rest, prefix.canonicalize()) else { return };
+    let files = rest.files().filter(|file| is_archive(file.path, file.content));
+    let opened = files.filter_map(|it| Some((it.path.clone(), ArchiveReader::open(Arc::clone(it.content)).ok()?)));
+    let archives = Arc::new(opened.collect::<Vec<_>>());
+    for site in sites {
+        let real = site.location().canonicalize().ok();
+        let below = real.as_ref().and_then(|real| real.strip_prefix(&prefix).ok());
+        let path = below.and_then(|below| EntryPath::new(below.as_os_str().as_bytes()).ok());
+        site.outer = path.map(|site| OuterArchives { site, archives: Arc::clone(&archives) });
+    }
 }
 
 /// The wheels of a directory. Those of an index that are equal to others of the same name are left out: a mount shows the

@@ -11,8 +11,8 @@ use rocm_kpack::{Marker, search};
 
 use super::choices::Choices;
 use super::linked::LinkedDirectories;
-use super::parts::{Parts, PartsKind};
-use super::report::{Findings, enumerate};
+use super::parts::Parts;
+use super::report::Findings;
 use super::rules::Rule;
 use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, toc_key};
@@ -98,12 +98,12 @@ pub(super) enum Unreached {
 
 /// The result of looking up the wrappers of a binary.
 #[derive(Debug, Default)]
-struct BinaryLookups {
-    has_code: bool,
+pub(super) struct BinaryLookups {
+    pub(super) has_code: bool,
     finds_archives: bool,
-    without_code: Vec<usize>,
+    pub(super) without_code: Vec<usize>,
     /// Wrappers whose code a loader that stops at the first archive misses.
-    missed: BTreeMap<(TargetId, usize, usize), Vec<usize>>,
+    pub(super) missed: BTreeMap<(TargetId, usize, usize), Vec<usize>>,
 }
 
 /// A step of a look-up: an archive that offers a target.
@@ -248,17 +248,20 @@ impl OverlaidArchives {
     }
 
     /// Looks up every wrapper for every target, and records which archives markers lead to. Returns the binaries with
-    /// any code, and those without.
+    /// any code, and those without. `listed` are the binaries that the split wrote code of, if that is known.
     pub(super) fn walk<'a>(
         &self,
         parts: &Parts,
         binaries: &'a Binaries,
         choices: &Choices,
+        listed: Option<&HashSet<&str>>,
         findings: &Findings,
     ) -> LookupResults<'a> {
         let found: Vec<_> = binaries
             .par_iter()
-            .map(|(path, wrappers)| (path, wrappers, self.walk_binary(parts, path, wrappers, choices, findings)))
+            .map(|(path, wrappers)| {
+                (path, wrappers, self.walk_binary(parts, path, wrappers, choices, listed, findings))
+            })
             .collect();
         let mut results = LookupResults::default();
         for (path, wrappers, lookups) in found {
@@ -295,8 +298,14 @@ impl OverlaidArchives {
         self.list.iter().any(|archive| archive.orphans().iter().any(is_of))
     }
 
-    /// Looks up all wrappers of a binary for all targets.
-    fn look_up(&self, path: &EntryPath, wrappers: &[Option<WrapperRequest>], findings: &Findings) -> BinaryLookups {
+    /// Looks up all wrappers of a binary for all targets, and then in the archives of an environment around the parts.
+    pub(super) fn look_up(
+        &self,
+        parts: &Parts,
+        path: &EntryPath,
+        wrappers: &[Option<WrapperRequest>],
+        findings: &Findings,
+    ) -> BinaryLookups {
         let directory = path.parent().unwrap_or_else(EntryPath::root);
         let mut lookups = BinaryLookups::default();
         for (position, request) in wrappers.iter().enumerate() {
@@ -319,39 +328,13 @@ impl OverlaidArchives {
                     lookups.missed.entry(places).or_default().push(position);
                 }
             }
+            if !is_found && parts.outer.as_ref().is_some_and(|outer| outer.hold(&directory, marker, &key)) {
+                (is_found, lookups.finds_archives) = (true, true);
+            }
             lookups.has_code |= is_found;
             if !is_found {
                 lookups.without_code.push(position);
             }
-        }
-        lookups
-    }
-
-    fn walk_binary(
-        &self,
-        parts: &Parts,
-        path: &EntryPath,
-        wrappers: &[Option<WrapperRequest>],
-        choices: &Choices,
-        findings: &Findings,
-    ) -> BinaryLookups {
-        let mut lookups = self.look_up(path, wrappers, findings);
-        let label = || parts.label(0, path);
-        let without_code = std::mem::take(&mut lookups.without_code);
-        // A shard of artifacts has code for some targets only, possibly not for every binary or wrapper.
-        let is_complete = parts.kind == PartsKind::Split && parts.component.is_none() && choices.targets.are_all();
-        // A wrapper may have no kernels. Where there are manifests, they show what is lost.
-        if !without_code.is_empty() && is_complete && (!lookups.has_code || parts.find_statement().is_none()) {
-            let reason = format!("no archive has code for wrapper {}", enumerate(&without_code));
-            findings.add(Rule::NoCode, label(), reason);
-        }
-        for ((target, first, later), positions) in std::mem::take(&mut lookups.missed) {
-            let name = |at: usize| self.list.get(at).map_or("", |archive| archive.label.as_str());
-            let (first, later, positions) = (name(first), name(later), enumerate(&positions));
-            let reason = format!(
-                "on {target} a loader that stops at {first} misses code which {later} has, for wrapper {positions}"
-            );
-            findings.add(Rule::HiddenCode, label(), reason);
         }
         lookups
     }

@@ -16,16 +16,20 @@ use crate::report::table::counted;
 use crate::source::EntryPath;
 
 impl Context<'_> {
-    /// Compares everything with manifests and split IDs. `compared` are the results for RECORDs.
-    pub(super) fn check_manifests(&self, compared: &ComparedFiles, progress: &Progress) -> ProvenFiles {
-        let stated = self.stated_parts();
-        self.check_statement(&stated);
-        self.check_splits(&stated);
-        check_extras(&stated, self.findings);
-        self.check_foreign(&stated);
-        self.note_unproven(&stated);
+    /// Compares everything with what the parts state, manifests and split IDs. `compared` are the results for RECORDs.
+    pub(super) fn check_manifests(
+        &self,
+        stated: &[StatedPart<'_>],
+        compared: &ComparedFiles,
+        progress: &Progress,
+    ) -> ProvenFiles {
+        self.check_statement(stated);
+        self.check_splits(stated);
+        check_extras(stated, self.findings);
+        self.check_foreign(stated);
+        self.note_unproven(stated);
         let as_listed = Mutex::default();
-        for part in &stated {
+        for part in stated {
             if let Some(manifest) = &part.manifest {
                 self.check_listed(part, manifest, compared, &as_listed, progress);
             }

@@ -26,6 +26,7 @@ mod manifest;
 mod manifest_files;
 mod names;
 mod needed;
+mod outer;
 mod overlaid;
 mod parts;
 mod payload;
@@ -37,6 +38,7 @@ mod separation;
 mod stated;
 mod thin;
 mod views;
+mod without_code;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -256,7 +258,9 @@ impl Run<'_> {
     fn check_context(&self, context: &Context<'_>) -> anyhow::Result<()> {
         let Context { parts, archives, binaries, distributions, choices, findings, .. } = *context;
         let (against, progress) = (self.against, self.progress);
-        let mut code = archives.walk(parts, &binaries.split, choices, findings);
+        let stated = context.stated_parts();
+        let listed = context.binaries_with_code(&stated);
+        let mut code = archives.walk(parts, &binaries.split, choices, listed.as_ref(), findings);
         // An installation may have both forms: a split binary that could not be joined stays split in thin views.
         code.with_code.extend(&binaries.thin);
         distributions::check_readable(distributions, findings);
@@ -267,7 +271,7 @@ impl Run<'_> {
         payload::check_code(context, &code, against.is_some());
         payload::check_payload(context);
         payload::check_archives(context);
-        let listed = context.check_manifests(&context.check_records(progress), progress);
+        let listed = context.check_manifests(&stated, &context.check_records(progress), progress);
         // Of a split, the code objects are read all the same: its input, or the machine that split it, may have been faulty.
         let proves = parts.kind == PartsKind::Installation && against.is_none();
         context.check_databases(&listed);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::devices;
 use super::installed::{DataDirectories, follow_links_to_caches};
 use super::linked::{LinkedDirectories, dangling, normal};
+use super::outer::OuterArchives;
 use super::report::{Finding, Findings, Tools};
 use super::rules::Rule;
 use crate::database::Databases;
@@ -36,6 +37,8 @@ pub(super) struct Parts {
     pub(super) is_rest: bool,
     /// The real path of the environment that was named and holds them.
     pub(super) environment: Option<PathBuf>,
+    /// The archives of that environment, if this is a directory of packages in it.
+    pub(super) outer: Option<OuterArchives>,
     /// The statement of the split, if it is not in a wheel.
     pub(super) statement: Option<LocatedStatement>,
     /// The GPUs, if all binaries are thin.
@@ -279,8 +282,9 @@ impl Parts {
         // A split of an installation has code for the installed GPUs only.
         let is_of_installation = || parts.first().is_some_and(|host| host.has_installed_host());
         let kind = if kind == PartsKind::Split && is_of_installation() { PartsKind::Partial } else { kind };
-        let (is_optional, is_rest) = (false, false);
-        Self { kind, component: None, is_optional, is_rest, environment: None, statement: None, thin: None, all: parts }
+        let (is_optional, is_rest, component, statement) = (false, false, None, None);
+        let (environment, outer, thin) = (None, None, None);
+        Self { kind, component, is_optional, is_rest, environment, outer, statement, thin, all: parts }
     }
 
     /// The same as what the environment with this prefix holds. It may be of no split.

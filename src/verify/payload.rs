@@ -8,6 +8,7 @@ use super::lookup::{LookupResults, OverlaidArchive, Unreached};
 use super::parts::{Parts, PartsKind};
 use super::report::enumerate;
 use super::rules::Rule;
+use super::without_code::note_without_code;
 use crate::gpu::{BundleKey, TargetId};
 use crate::source::EntryPath;
 use crate::wheel::part_in;
@@ -70,7 +71,7 @@ pub(super) fn check_code(context: &Context<'_>, code: &LookupResults<'_>, is_com
                 let reason = "its marker asks for another name than that under which an archive has its code";
                 findings.add(Rule::NoCode, label, reason);
             }
-            _ => findings.note(format!("{label}: no archive has code for any of its wrappers")),
+            _ => note_without_code(&label, findings),
         }
     }
 }

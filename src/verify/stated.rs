@@ -1,6 +1,7 @@
 //! What parts say about their splits: manifests and split IDs in the dist-info of a wheel, or next to the statement of a tree
 //! or an artifact.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use super::context::Context;
@@ -74,6 +75,18 @@ impl Context<'_> {
             manifest,
             split_id: Some(split_id),
         })
+    }
+
+    /// The names of the binaries that the manifests of a split list code of; `None` unless all parts of it have one here.
+    pub(super) fn binaries_with_code<'a>(&self, stated: &'a [StatedPart<'_>]) -> Option<HashSet<&'a str>> {
+        let manifests = || stated.iter().filter_map(|it| Some((it.number, it.manifest.as_ref()?)));
+        let has_manifest = |number: usize| manifests().any(|(it, _)| it == number);
+        let is_here = |name: &String| manifests().any(|(_, manifest)| manifest.part == *name);
+        let (_, host) = manifests().find(|(number, _)| *number == 0)?;
+        let is_whole = (0..self.parts.all.len()).all(has_manifest) && host.parts.iter().all(is_here);
+        let entries = manifests().flat_map(|(_, manifest)| &manifest.files).filter_map(|file| file.entries.as_ref());
+        let names = entries.flatten().filter_map(|entry| Some(entry.0.rsplit_once('#')?.0));
+        is_whole.then(|| names.collect())
     }
 
     /// Whether a distribution states the ID of an earlier split. If an installation is split, the dist-info of what was

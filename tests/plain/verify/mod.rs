@@ -9,6 +9,7 @@ mod databases;
 mod forms;
 mod healthy;
 mod images;
+mod incomplete;
 mod installations;
 mod mounted;
 mod names;
