@@ -57,8 +57,8 @@ impl Question {
             Library::Held(..) | Library::Split(_) => None,
         };
         let known = Databases::all();
-        let paths = inside.into_iter().chain(file.paths().filter_map(|path| entry_path(path)));
-        let found = paths.filter_map(|path| Some((known.classify(&path)?, path))).next();
+        let mut paths = inside.into_iter().chain(file.paths().filter_map(|path| entry_path(path)));
+        let found = paths.find_map(|path| Some((known.classify(&path)?, path)));
         let (DatabaseFile { handler, arch }, path) = found?;
         let name = format!("{} in {}", handler.name(), handler.directory(&path));
         Some((handler, OfDatabase { name, is_for_gpu: serves(&arch, &self.device_of(gpu)) }))
