@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 
 use super::terminal::{note, warn};
 use crate::gpu::BundleKey;
@@ -89,10 +89,15 @@ pub(super) fn names(tree: &Tree) -> String {
     children.map(|child| String::from_utf8_lossy(child.name)).collect::<Vec<_>>().join(", ")
 }
 
-/// Fails if no code is split.
+/// Fails if no code is split, or if it would be split from a device wheel, whose host wheel leads to it.
 pub(super) fn check_code(input: &Path, prepared: &Prepared) -> anyhow::Result<()> {
     let (input, plan) = (input.display(), &prepared.plan);
     if !plan.keys.is_empty() {
+        ensure!(
+            !prepared.is_device_alone,
+            "{input}: a device wheel, which keeps what it holds; name the host wheel, too, or take it as it is into an index with \
+             --format index"
+        );
         return Ok(());
     }
     if !plan.unsplit.is_empty() {

@@ -12,13 +12,14 @@ use crate::join::Joined;
 use crate::kpack::BundleJobs;
 use crate::memory::check_tables;
 use crate::metrics::Progress;
+use crate::opened::statement_in;
 use crate::remote::check_remote;
 use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::{Entry, Input, InputKind};
-use crate::split::{Destination, Plan, SplitFacts, SplitId};
+use crate::split::{Destination, HOST, Plan, SplitFacts, SplitId};
 use crate::view::{ListedWheel, MadeTime, TreeManifest, part_manifests};
-use crate::wheel::states_digests;
+use crate::wheel::{Metadata, states_digests};
 use crate::wheelparts::{PlannedInput, WheelPart, WheelSet};
 
 /// An input with its plan.
@@ -33,6 +34,8 @@ pub(crate) struct Prepared {
     /// What the time of files depends on that a mount makes.
     pub(crate) made: MadeTime,
     pub(crate) resources: Arc<Resources>,
+    /// Whether it is a device wheel without its host wheel. What such a wheel holds stays in it.
+    pub(crate) is_device_alone: bool,
     /// What the user should know of the plan.
     pub(crate) warnings: Vec<String>,
 }
@@ -57,10 +60,13 @@ impl Prepared {
             joined.orphans.clear();
         }
         let plan = |progress: &_| Plan::of_joined(&input, &joined, &choices.plan, jobs, progress);
-        let plan = stages.stage("Planning", plan)?;
+        let mut plan = stages.stage("Planning", plan)?;
         check_tables()?;
         check_remote(resources)?;
-        let is_whole = plan.keeps_wheels || share == Share::Wheel && is_whole(&input, &plan);
+        let is_device_alone = share != Share::Collected && is_device_alone(&input, &plan);
+        // An unpacked one is no file that could be shown.
+        plan.keeps_wheels |= is_device_alone && matches!(input.kind, InputKind::Wheel(_));
+        let is_whole = is_device_alone || plan.keeps_wheels || share == Share::Wheel && is_whole(&input, &plan);
         let wheels =
             (!is_whole).then(|| WheelSet::new(&input, &plan, &choices.wheels, resources)).transpose()?.flatten();
         let warnings = warnings(&input, &plan, wheels.as_ref(), share);
@@ -69,7 +75,8 @@ impl Prepared {
             None => SplitFacts::of_tree(&input, &plan),
         };
         let made = wheels.iter().filter_map(|wheels| wheels.options).fold(made, |made, options| made.and(options.0));
-        Ok(Self { input, joined, plan, wheels, split_id, made, resources: Arc::clone(resources), warnings })
+        let resources = Arc::clone(resources);
+        Ok(Self { input, joined, plan, wheels, split_id, made, resources, is_device_alone, warnings })
     }
 
     /// Whether the input has neither device code nor kernel databases, whatever is selected of it.
@@ -163,6 +170,18 @@ fn warnings(input: &Input, plan: &Plan, wheels: Option<&WheelSet>, share: Share)
         Share::Wheel => format!("{name}: {warning}"),
     };
     all.map(of_share).collect()
+}
+
+/// Whether an input is a device wheel without its host wheel: its statement says so, or, of other tools, its name ends with a device part,
+/// it requires another distribution in its own version, and no library in it has device code.
+fn is_device_alone(input: &Input, plan: &Plan) -> bool {
+    let Some(dist_info) = input.dist_info() else { return false };
+    if let Some(part) = statement_in(input, dist_info).and_then(|statement| statement.part) {
+        return part != HOST;
+    }
+    let is_rewritten = |place: &Destination| matches!(place, Destination::Rewritten { .. });
+    let has_code = !plan.joined.is_empty() || !plan.unsplit.is_empty() || plan.places.iter().any(is_rewritten);
+    !has_code && Metadata::read(input).is_ok_and(|metadata| metadata.is_of_device_part())
 }
 
 /// Whether a wheel has no device code that could be moved, so that a release has it as it is.

@@ -13,7 +13,7 @@ use crate::memory::{Parser, ParserMemory, TableError};
 use crate::opened::statement_in;
 use crate::source::{EntryKind, EntryPath, InputKind};
 use crate::split::{HOST, PartManifest, Statement};
-use crate::wheel::{Claims, Metadata, PART_MANIFEST, STATEMENT, Stated, accepts, normalise, part_in};
+use crate::wheel::{Claims, Metadata, PART_MANIFEST, STATEMENT, Stated, normalise, part_in};
 
 /// A `*.dist-info` directory.
 #[derive(Debug)]
@@ -252,13 +252,9 @@ impl Distribution<'_> {
             && (self.name().is_some_and(|(name, _)| name == fat) || self.pins().any(|(name, _)| name == fat))
     }
 
-    /// The distributions that this one belongs to: those that it requires in exactly its own version. Requirements that
-    /// a user added do not count, even if they accept this version (`==7.*` by 7.1, `==7.1` by 7.1+rocm7).
+    /// The distributions that this one belongs to: those that it requires in exactly its own version.
     pub(super) fn pins(&self) -> impl Iterator<Item = (String, &str)> {
-        let is_own = |own: &str, wanted: &str| accepts(wanted, own) && accepts(own, wanted);
-        self.metadata
-            .iter()
-            .flat_map(move |metadata| metadata.pins().filter(move |(_, wanted)| is_own(&metadata.version, wanted)))
+        self.metadata.iter().flat_map(Metadata::pins_of_own_version)
     }
 }
 

@@ -7,7 +7,7 @@ use super::added::{OwnExtras, spellings};
 use super::devices::is_distribution;
 use super::headers::{Headers, MAX_FIELDS};
 use super::requirement::{TARGET, check_requirement};
-use super::{Devices, WheelError, normalise};
+use super::{Devices, WheelError, accepts, normalise, part_in};
 use crate::gpu::{BundleKey, Level};
 use crate::source::EntryPath;
 
@@ -89,6 +89,18 @@ impl Metadata {
             let (name, version) = line.split_once("==")?;
             Some((normalise(name.trim_end_matches(['(', ' '])), version.trim_matches(['=', ')', ' '])))
         })
+    }
+
+    /// Those that are required in exactly its own version, as a device distribution requires its host distribution. Requirements that a
+    /// user added do not count, even if they accept this version (`==7.*` by 7.1, `==7.1` by 7.1+rocm7).
+    pub fn pins_of_own_version(&self) -> impl Iterator<Item = (String, &str)> {
+        self.pins().filter(|(_, wanted)| accepts(wanted, &self.version) && accepts(&self.version, wanted))
+    }
+
+    /// Whether it may be that of a device distribution: its name ends with a device part, and it requires another distribution in its own
+    /// version.
+    pub(crate) fn is_of_device_part(&self) -> bool {
+        part_in(&normalise(&self.name)).is_some() && self.pins_of_own_version().next().is_some()
     }
 
     /// What each extra requires in exactly one version: the extra and the distribution (both normalised), and its

@@ -77,11 +77,13 @@ const GFX90A: Holds = Holds::Gpus(&["gfx90a"]);
 
 /// A device part depends on the host part that is not there; what stands in libraries cannot be compared.
 /// `inspect` counts the code of libraries, and names archives without them in a sentence.
-const ALONE: &[(Command, Option<&str>)] = &[(Inspect, Some("0 none")), (Verify, Some("1 findings=1")), (Against, None)];
+const ALONE: &[(Command, Option<&str>)] =
+    &[(Inspect, Some("0 none")), (Split, Some("1")), (Verify, Some("1 findings=1")), (Against, None)];
 
 /// The same as a directory, in which no library leads to its archives. The requirement is met by its kernel database.
 const PART: &[(Command, Option<&str>)] = &[
     (Inspect, Some("0 none")),
+    (Split, Some("1")),
     (Why, Some("gfx90a: 1 no-code, gfx1013: 1 no-code")),
     (Verify, Some("1 findings=1")),
     (Against, None),

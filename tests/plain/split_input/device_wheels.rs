@@ -8,6 +8,7 @@ use std::process::Command;
 
 use super::wheels::{described, members, run, text};
 use super::{FIXTURES, files};
+use crate::common::program;
 
 type Members = BTreeMap<String, Vec<u8>>;
 
@@ -254,6 +255,33 @@ fn refused(wheels: &[PathBuf], place: &Path, file: &str) {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains(file) && said.contains("amd_x_device_"), "{said}");
     assert!(!out.exists(), "{said}");
+}
+
+/// By its statement, or, of other tools, by its name and its METADATA.
+#[test]
+fn a_device_wheel_without_its_host_wheel_stays_as_it_is() {
+    let place = tempfile::tempdir().unwrap();
+    let database = ("x/lib/rocblas/library/TensileLibrary_Type_HH_gfx90a.co", bytes("d"));
+    let fat = packed(place.path(), "x", "", &[database.clone(), ("x/__init__.py", bytes(""))]);
+    split(&[fat], &place.path().join("split"), &["--format", "wheel"]);
+    let stated = place.path().join("split").join(DEVICE);
+    let archive = ("x/.kpack/x_gfx90a.kpack", bytes("k"));
+    let other = packed(place.path(), "amd_x_device_gfx90a", "Requires-Dist: x==1\n", &[database, archive]);
+    for (number, device) in [stated, other].into_iter().enumerate() {
+        for format in ["wheel", "thin-wheel", "directory"] {
+            let out = place.path().join("refused");
+            let mut split = program();
+            let output = split.args(["split", "--no-cache", "--format", format, "-o"]).arg(&out).arg(&device).output();
+            let output = output.unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.code() == Some(1) && said.contains("name the host wheel, too"), "{format}: {said}");
+            assert!(!out.exists(), "{format}: {said}");
+        }
+        let out = place.path().join(format!("index {number}"));
+        split(std::slice::from_ref(&device), &out, &["--format", "index"]);
+        let expected = BTreeMap::from([(DEVICE.to_owned(), fs::read(&device).unwrap())]);
+        assert!(wheels_of(&out) == expected, "{:?}", wheels_of(&out).keys());
+    }
 }
 
 #[test]
