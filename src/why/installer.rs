@@ -109,10 +109,15 @@ impl Installer {
                 names.join(", ")
             ));
         };
+        // The host package is there, and a public index would be asked for what it lacks on purpose.
+        let option_of_files = if option.is_empty() { "--no-deps " } else { option };
         let of_files = |directory: &Path| {
             let files: Vec<_> = packages.iter().map(|package| wheel_in(directory, package)).collect::<Option<_>>()?;
             let files: Vec<_> = files.iter().map(quoted).collect();
-            Some(Remedy { command: Some(format!("{start} {option}{}", files.join(" "))), advice: String::new() })
+            Some(Remedy {
+                command: Some(format!("{start} {option_of_files}{}", files.join(" "))),
+                advice: String::new(),
+            })
         };
         let tool = if self.is_uv { "uv" } else { "pip" };
         let of_index = |index: &str| Remedy {

@@ -410,7 +410,7 @@ const WITH_COMMAND: &[Remedied] = &[
         "gfx1030 work",
         "package-missing",
         "the extra device-gfx1030 of demo requires it",
-        "/wheels/amd_demo_device_gfx1030-1.0-py3-none-any.whl",
+        "work/bin/python3.11 -m pip install --no-deps /",
     ),
     (
         |it| {
