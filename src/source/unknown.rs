@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::SourceError;
 use super::binary::APP_IMAGE;
+use super::error::is_named_wheel;
 use super::tar::{self, TarCompression};
 use crate::disk;
 use crate::rope::{Content, to_usize};
@@ -74,15 +75,21 @@ pub(crate) fn unknown(location: &Path) -> SourceError {
 
 /// The error about a file with these first bytes.
 pub(super) fn begins_with(location: &Path, head: &[u8]) -> SourceError {
-    SourceError::UnknownKind { path: location.to_owned(), what: describe(head) }
+    SourceError::UnknownKind { path: location.to_owned(), what: describe(location, head) }
 }
 
-fn describe(head: &[u8]) -> &'static str {
+fn describe(location: &Path, head: &[u8]) -> &'static str {
     if head.is_empty() {
         return "an empty file; get it again";
     }
     let known = ARCHIVES.iter().chain(&FORMATS).find(|magic| is_there(magic, head));
-    known.map_or("a file of no known format", |(.., what)| what)
+    match known {
+        Some((.., what)) => what,
+        None if is_named_wheel(location) => {
+            "no wheel despite its name, perhaps an error page of a server; get it again"
+        }
+        None => "a file of no known format",
+    }
 }
 
 fn is_there((at, magic, _): &FileMagic, head: &[u8]) -> bool {

@@ -126,6 +126,14 @@ fn zip_files_that_cannot_be_used_are_named() {
     let damaged = [&whole[..end + 16], &[0xff; 4], &whole[end + 20..]].concat();
     refuses("d-1.0-py3-none-any.whl", &damaged, "its directory is damaged");
 
+    // What a server sent in place of a wheel.
+    for (name, what) in [("page-1.0-py3-none-any.whl", "no wheel despite its name"), ("page", "no known format")] {
+        let page = place.path().join(name);
+        fs::write(&page, "<html>404</html>").unwrap();
+        let error = recognise(&page).and_then(|_| Ok(Input::open(&page, &Resources::new(16 << 20))?)).unwrap_err();
+        assert!(is_not_understood(&error) && error.to_string().contains(what), "{error}");
+    }
+
     // The end of a zip file that something else follows does not make one.
     let behind = [fs::read(app).unwrap(), b"more".to_vec()].concat();
     fs::write(place.path().join("behind"), behind).unwrap();
