@@ -45,7 +45,11 @@ impl Layout {
     pub(crate) fn open(place: &Path, form: LayoutForm, resources: &Arc<Resources>) -> Result<Self, ImageError> {
         let layout = Self { files: LayoutFiles::open(place, form, resources)?, resources: Arc::clone(resources) };
         let refused = |reason: String| ImageError::NotALayout { path: place.to_owned(), reason };
-        let mark = layout.whole(MARK).map_err(|error| refused(error.to_string()))?;
+        let mark = layout.whole(MARK).map_err(|error| match error {
+            // It may be another archive, which getting it again would not change.
+            ImageError::Blob { reason, .. } => refused(format!("{MARK}: {reason}")),
+            other => refused(other.to_string()),
+        })?;
         let mark: OciLayout = serde_json::from_slice(&mark).map_err(|error| refused(format!("{MARK}: {error}")))?;
         if mark.image_layout_version() != VERSION {
             return Err(refused(format!("its version is {:?}, and {VERSION} is known", mark.image_layout_version())));

@@ -290,6 +290,9 @@ pub fn recognise(path: &Path) -> anyhow::Result<Named> {
             }
             _ => error,
         })?;
+        if image.form == LayoutForm::Archive {
+            packed::of_tar(&place)?;
+        }
         if image.form == LayoutForm::Directory && !is_layout(&place.path) {
             let what = "no layout of images, which has the file oci-layout";
             return Err(SourceError::UnknownKind { path: place.path, what }.into());

@@ -83,7 +83,7 @@ pub(super) fn of_directory(place: &Place) -> anyhow::Result<()> {
 }
 
 /// Refuses a tar archive of an image or of source code.
-fn of_tar(place: &Place) -> anyhow::Result<()> {
+pub(super) fn of_tar(place: &Place) -> anyhow::Result<()> {
     let path = place.path.display();
     let (what, way) = match place.tarred()? {
         Some(TarredForm::DockerArchive) => (

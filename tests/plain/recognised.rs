@@ -189,6 +189,15 @@ fn forms_that_have_to_be_unpacked_are_named_with_the_command() {
         let command = command.replace("{}", path.to_str().unwrap());
         assert!(error.to_string().contains(&command), "{name}: {error} lacks {command}");
     }
+    // By itself, and as what it is said to be.
+    for (name, command) in [("docker.tar", "skopeo copy docker-archive:"), ("layout.tar.gz", "gunzip --keep ")] {
+        let path = place.path().join(name);
+        let error = recognise(format!("oci-archive:{}:x", path.display()).as_ref()).expect_err(name);
+        assert!(
+            is_not_understood(&error) && error.to_string().contains(&format!("{command}{}", path.display())),
+            "{error}"
+        );
+    }
     for name in ["docker://rocm/x:1", "docker-daemon:x:1", "docker-archive:x.tar", "containers-storage:x", "dir:x"] {
         let error = recognise(name.as_ref()).expect_err(name).to_string();
         assert!(error.contains(&format!("skopeo copy {name} oci:DIR:TAG")), "{error}");

@@ -152,13 +152,24 @@ fn archives_that_are_not_what_they_should_be_are_refused() {
     let mut encoder = flate2::write::GzEncoder::new(File::create(&packed).unwrap(), flate2::Compression::fast());
     std::io::copy(&mut &*whole, &mut encoder).unwrap();
     encoder.finish().unwrap();
-    refuses(&packed, &["no tar archive without compression", "decompress it"]);
+    let (code, said) = output_of(&["inspect", &named(&packed)]);
+    let command = format!("decompress it and name the result: gunzip --keep {}", packed.display());
+    assert!(code == Some(5) && said.contains(&command), "{code:?} {said}");
 
     let cut = place.path().join("cut.tar");
     fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
     refuses(&cut, &[]);
     fs::write(&cut, "neither").unwrap();
     refuses(&cut, &["no tar archive"]);
+
+    // What is no layout is none after another download.
+    let other = tarred(&layout, "other.tar");
+    succeeds(Command::new("tar").arg("-f").arg(&other).args(["--delete", "./oci-layout", "./index.json", "./blobs"]));
+    let said = output_of(&["inspect", &named(&other)]).1;
+    assert!(
+        said.contains("the archive has no such file; skopeo copy") && !said.contains("get the image again"),
+        "{said}"
+    );
 
     // A byte of the layer, in the archive.
     let blob = fs::read(layout.blob_path(&format!("sha256:{layer}"))).unwrap();
