@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 
 use super::confinement;
@@ -13,6 +13,7 @@ use crate::confine::Calls;
 use crate::export::Inputs;
 use crate::fs::PassthroughChoice;
 use crate::mount::{self, MountOptions, ReadyFile, ServeOptions, Served, Transport, autosave};
+use crate::opened::NotUnderstood;
 
 /// Options of mounting and serving.
 #[derive(Debug, Args)]
@@ -84,10 +85,7 @@ pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 /// Refuses input that cannot be read at random: compressed streams, also as artifacts.
 fn check_mountable(inputs: &Inputs) -> anyhow::Result<()> {
     match inputs.stream() {
-        Some(stream) => bail!(
-            "{}: a mount cannot read a tar archive that is compressed with zstd or xz; unpack it, or write the split with `split -o`",
-            stream.display()
-        ),
+        Some(stream) => Err(NotUnderstood::Stream(stream.to_owned()).into()),
         None => Ok(()),
     }
 }

@@ -35,6 +35,12 @@ pub enum NotUnderstood {
         /// How it becomes an input: a command, or what to name instead.
         way: String,
     },
+    /// No part of it can be read without everything before it, as a mount has to.
+    #[error(
+        "{}: a mount cannot read a tar archive that is compressed with zstd or xz; unpack it, or write the split with `split -o`; `kpackfs \
+         ls` and `kpackfs cat` read it", .0.display()
+    )]
+    Stream(PathBuf),
     /// Nothing was found in it, and it has something that was not looked into.
     #[error(
         "{path}: nothing to split was found in it, and it has {what} that were not looked into ({number}, such as {first}): unpack it if it \

@@ -30,7 +30,7 @@ pub(super) enum VerifyInput {
         /// Whether a directory of artifacts was named, so that all components are there.
         is_whole: bool,
     },
-    /// A single binary, code object or bundle.
+    /// A single binary or code object.
     Binary(SingleFile),
     /// A single archive.
     Archive(SingleFile),
@@ -87,7 +87,8 @@ pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> anyhow::Result<Vec<
                 let thin = image::gpus_of(reference, resources)?;
                 inputs.push(VerifyInput::Parts(vec![Parts { thin, ..Parts::of_one(part) }]));
             }
-            Named::Binary | Named::Bundle | Named::CodeObject => inputs.push(VerifyInput::Binary(file()?)),
+            Named::Bundle => form.check_input(path)?,
+            Named::Binary | Named::CodeObject => inputs.push(VerifyInput::Binary(file()?)),
             Named::Archive => inputs.push(VerifyInput::Archive(file()?)),
             Named::Tree | Named::Artifacts(_) if shows_nothing_of_its_own(path) => {}
             Named::Tree | Named::Artifacts(_) | Named::Wheel | Named::Remote | Named::Tar | Named::Zip => {

@@ -205,6 +205,23 @@ fn forms_that_have_to_be_unpacked_are_named_with_the_command() {
 }
 
 #[test]
+fn commands_refuse_forms_that_they_do_not_take() {
+    let place = tempdir().unwrap();
+    let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    fs::write(at("x.tar.zst"), zstd::encode_all(&*tar(&[("lib/a.so", 9)]), 1).unwrap()).unwrap();
+    fs::write(at("x.hipfb"), b"__CLANG_OFFLOAD_BUNDLE__\0\0\0\0\0\0\0\0").unwrap();
+    fs::create_dir(at("mnt")).unwrap();
+    for (arguments, what) in [
+        (&["mount", &at("x.tar.zst"), &at("mnt")][..], "`kpackfs ls` and `kpackfs cat` read it"),
+        (&["inspect", &at("x.hipfb")], "an offload bundle without a library"),
+        (&["verify", &at("x.hipfb")], "an offload bundle without a library"),
+    ] {
+        let (code, said) = said(arguments);
+        assert!(code == Some(5) && said.contains(what), "{arguments:?}: {code:?} {said}");
+    }
+}
+
+#[test]
 fn trees_in_tar_archives_that_look_like_these_stay_trees() {
     let place = tempdir().unwrap();
     let names: Vec<_> = (0..40).map(|number| format!("lib/{number}")).collect();

@@ -113,7 +113,7 @@ const ELSEWHERE: &[(Command, Option<&str>)] = &[(Diff, None)];
 const NO_METADATA: &[(Command, Option<&str>)] = &[(Against, None)];
 
 /// As before, and it is a stream, in which a mount cannot read at any place.
-const STREAM: &[(Command, Option<&str>)] = &[(Mount, Some("1")), (Against, None)];
+const STREAM: &[(Command, Option<&str>)] = &[(Mount, Some("5")), (Against, None)];
 
 /// It lacks the metadata, and its name is that of no library of the wheel.
 const LOOSE: &[(Command, Option<&str>)] = &[(Diff, None), (Against, None)];
@@ -126,6 +126,7 @@ const BUNDLE: &[(Command, Option<&str>)] = &[
     (Split, Some("5")),
     (Mount, Some("5")),
     (Diff, Some("5")),
+    (Verify, Some("5")),
     (Against, None),
 ];
 
