@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::json;
-use super::options::CacheOptions;
+use super::options::CachePlace;
 use super::said;
 use super::table::{counted, size};
 use super::terminal::{message, stdout};
@@ -27,7 +27,7 @@ pub(super) struct CacheArguments {
     command: CacheCommand,
 
     #[command(flatten)]
-    options: CacheOptions,
+    place: CachePlace,
 }
 
 #[derive(Debug, Subcommand)]
@@ -67,8 +67,8 @@ struct ListedIndex<'a> {
 
 impl CacheArguments {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
-        let Some(folder) = self.options.directory() else {
-            bail!("there is no directory of indexes; name one with --cache-dir");
+        let Some(folder) = self.place.directory() else {
+            bail!("there is no directory of indexes; name one with --cache-dir or KPACKFS_CACHE_DIR");
         };
         let is_read_only = matches!(self.command, CacheCommand::List { .. });
         if !is_read_only {

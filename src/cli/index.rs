@@ -57,7 +57,8 @@ impl IndexArguments {
         named.iter().try_for_each(|input| input.named.check_local(&input.path))?;
         if self.options.resources.cache.directory().is_none() {
             bail!(
-                "an index is kept in the cache directory: leave out --no-cache, or name a directory with --cache-dir"
+                "an index is kept in the cache directory, and there is none: leave out --no-cache and an empty KPACKFS_CACHE_DIR, or name one with \
+                 --cache-dir"
             );
         }
         let policy = WorkPolicy { hash_members: true, check_bundles: true, ..WorkPolicy::default() };

@@ -322,7 +322,8 @@ fn an_index_of_nothing_is_no_failure() {
     let place = Place::new();
     assert_eq!(place.ends(0, &["index", "plain"]), "kpackfs: plain: there is nothing to keep about it\n");
     let without = place.ends(1, &["index", "--no-cache", "plain"]);
-    assert!(without.contains("leave out --no-cache"), "{without}");
+    assert!(without.contains("leave out --no-cache and an empty KPACKFS_CACHE_DIR"), "{without}");
+    place.ends(2, &["cache", "--no-cache", "list"]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod wheels;
 pub(super) use archives::{ArchiveNames, CompressionOptions, ManifestOptions};
 pub(super) use ignored::{Ignored, note};
 pub(super) use partial::{DiffOptions, InspectOptions, RecombineOptions, ViewOptions};
-pub(super) use resources::{CacheOptions, ResourceOptions, ThreadOptions};
+pub(super) use resources::{CachePlace, ResourceOptions, ThreadOptions};
 pub(super) use targets::{DatabaseOptions, TargetOptions, WantedTargets};
 pub(super) use wheels::{DeflateOptions, RequirementOptions, VariantOptions, WheelNames};
 

@@ -47,7 +47,7 @@ impl ResourceOptions {
     /// What a command with these options opens in addition. The cache is not opened if other users may write to it.
     pub(in crate::cli) fn opens(&self, opens: Opens) -> Opens {
         let cache = &self.cache;
-        let is_checked = |directory: &PathBuf| check_cache(directory, cache.cache_dir.is_some()).is_ok();
+        let is_checked = |directory: &PathBuf| check_cache(directory, cache.is_named()).is_ok();
         opens.cache(cache.directory().filter(is_checked)).temporary()
     }
 
@@ -74,18 +74,26 @@ pub(in crate::cli) struct ThreadOptions {
 /// More threads than any machine has cores would only use memory.
 pub(super) const MAX_JOBS: i64 = 1024;
 
-/// The location of indexes.
+/// The location of indexes, if there are any.
 #[derive(Clone, Debug, Default, Args)]
 pub(in crate::cli) struct CacheOptions {
-    /// Directory of the indexes, which store results about each input
-    ///
-    /// The default is the value of the variable `KPACKFS_CACHE_DIR`, or ~/.cache/kpackfs.
-    #[arg(long, value_name = "DIR", global = true, help_heading = "Resources", hide_short_help = true)]
-    cache_dir: Option<PathBuf>,
+    #[command(flatten)]
+    place: CachePlace,
 
     /// Neither read nor write the cache directory
     #[arg(long, help_heading = "Resources", hide_short_help = true)]
     no_cache: bool,
+}
+
+/// The location of indexes.
+#[derive(Clone, Debug, Default, Args)]
+pub(in crate::cli) struct CachePlace {
+    /// Directory of the indexes, which store results about each input
+    ///
+    /// The default is the value of the variable `KPACKFS_CACHE_DIR`, or kpackfs in `XDG_CACHE_HOME`, which is ~/.cache by default. An
+    /// empty `KPACKFS_CACHE_DIR` means none.
+    #[arg(long, value_name = "DIR", global = true, help_heading = "Resources", hide_short_help = true)]
+    cache_dir: Option<PathBuf>,
 }
 
 impl CacheOptions {
@@ -93,8 +101,7 @@ impl CacheOptions {
     pub(in crate::cli) fn safe_directory(&self) -> Option<PathBuf> {
         static REPORT: Once = Once::new();
         let directory = self.directory()?;
-        let is_named = self.cache_dir.is_some();
-        let checked = check_cache(&directory, is_named).inspect_err(|error| {
+        let checked = check_cache(&directory, self.is_named()).inspect_err(|error| {
             let what = "it is not used for indexes and compressed code objects; name another one with --cache-dir";
             REPORT.call_once(|| warn(&format!("{}: {error}, so {what}", directory.display())));
         });
@@ -103,9 +110,18 @@ impl CacheOptions {
 
     /// The directory; `None` if indexes are disabled, which an empty variable does, too.
     pub(in crate::cli) fn directory(&self) -> Option<PathBuf> {
-        if self.no_cache {
-            return None;
-        }
+        if self.no_cache { None } else { self.place.directory() }
+    }
+
+    /// Whether the user has named one.
+    fn is_named(&self) -> bool {
+        self.place.cache_dir.is_some()
+    }
+}
+
+impl CachePlace {
+    /// The directory; `None` if there is none.
+    pub(in crate::cli) fn directory(&self) -> Option<PathBuf> {
         let named = self.cache_dir.clone().or_else(default_directory);
         let directory = named.filter(|directory| !directory.as_os_str().is_empty())?;
         // A daemon writes to it after changing its working directory.
