@@ -46,7 +46,7 @@ use crate::split::{CodeOfFile, device_code};
 /// With --max-part it checks whether all parts of a split are small enough: the wheels of a wheel, the directories of a tree.
 ///
 /// Exit codes with --require: 0 all code is there, 1 a library or a kernel database lacks some, or nothing has code,
-/// 2 wrong command line, unreadable input, or no output can be written, 5 input that is not understood. --max-part has
+/// 2 wrong command line, unreadable input, or no output can be written, 5 an input is not there or not understood. --max-part has
 /// the same; 1 says that a part is too large.
 #[derive(Debug, Args)]
 #[command(after_long_help = "Example:\n  kpackfs inspect torch.whl --require gfx942")]
