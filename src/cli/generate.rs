@@ -73,20 +73,18 @@ fn with_all_sentences(command: clap::Command) -> clap::Command {
 
 /// The options of `kpackfs mount` as mount options.
 fn mount_options(cli: &clap::Command) -> String {
-    let known = mount8::options(cli);
-    let arguments = cli.find_subcommand("mount").into_iter().flat_map(clap::Command::get_arguments);
     let mut page = Roff::new();
-    for argument in arguments.filter(|argument| !argument.is_hide_set()) {
-        let Some(option) = known.iter().find(|option| argument.get_long() == Some(&option.name)) else { continue };
-        let mut head: Vec<Inline> = vec![bold(option.name.as_str())];
-        if option.takes_value {
+    for argument in mount8::arguments(cli) {
+        let mut head: Vec<Inline> = vec![bold(argument.get_long().unwrap_or_default())];
+        let takes_value = argument.get_action().takes_values();
+        if takes_value {
             let value =
                 argument.get_value_names().and_then(|names| names.first()).map_or("VALUE", |name| name.as_str());
             head.extend([roman("="), italic(value)]);
         }
         let mut help = argument.get_help().map(ToString::to_string).unwrap_or_default();
         let values: Vec<_> = argument.get_possible_values().iter().map(|value| value.get_name().to_owned()).collect();
-        if option.takes_value && !values.is_empty() {
+        if takes_value && !values.is_empty() {
             help = format!("{help} [possible values: {}]", values.join(", "));
         }
         page.control("TP", []).text(head).text([roman(help)]);

@@ -14,8 +14,8 @@ use super::terminal::{message, print_error};
 use crate::mount::MountError;
 
 /// Options of `kpackfs mount` that are not mount options: mount(8) has its own arguments for them, or they change nothing.
-const NOT_MOUNT_OPTIONS: [&str; 7] =
-    ["foreground", "fake", "namespace", "help", "clang-offload-bundler", "tmp-dir", "verbose"];
+const NOT_MOUNT_OPTIONS: [&str; 8] =
+    ["foreground", "fake", "namespace", "help", "clang-offload-bundler", "tmp-dir", "verbose", "quiet"];
 
 /// The names under which mount(8) calls kpackfs.
 const HELPERS: [&str; 2] = ["mount.kpackfs", "mount.fuse.kpackfs"];
@@ -69,25 +69,27 @@ pub(super) fn run(
     }
 }
 
-/// The mount options: those of `kpackfs mount`.
-pub(super) fn options(cli: &clap::Command) -> Vec<KnownOption> {
-    let arguments = cli.find_subcommand("mount").into_iter().flat_map(clap::Command::get_arguments);
-    let known = arguments.filter_map(|argument| {
-        let name = argument.get_long().filter(|name| !NOT_MOUNT_OPTIONS.contains(name))?;
-        Some(KnownOption { name: name.to_owned(), takes_value: argument.get_action().takes_values() })
-    });
-    known.collect()
+/// The arguments of `kpackfs mount` that are mount options, with those of all commands.
+pub(super) fn arguments(cli: &clap::Command) -> impl Iterator<Item = &clap::Arg> {
+    let of_mount = cli.find_subcommand("mount").into_iter().flat_map(clap::Command::get_arguments);
+    let of_all = cli.get_arguments().filter(|argument| argument.is_global_set());
+    let is_one = |argument: &&clap::Arg| argument.get_long().is_some_and(|name| !NOT_MOUNT_OPTIONS.contains(&name));
+    of_mount.chain(of_all).filter(is_one)
+}
+
+/// The mount options.
+fn options(cli: &clap::Command) -> Vec<KnownOption> {
+    let known = |argument: &clap::Arg| {
+        let name = argument.get_long()?.to_owned();
+        Some(KnownOption { name, takes_value: argument.get_action().takes_values() })
+    };
+    arguments(cli).filter_map(known).collect()
 }
 
 /// The text of `mount.kpackfs --help`: usage and options.
 fn help(name: &str, cli: &clap::Command) -> String {
-    let mount = cli.find_subcommand("mount").into_iter().flat_map(clap::Command::get_arguments);
-    let hidden: Vec<_> = mount.filter(|argument| argument.is_hide_set()).filter_map(clap::Arg::get_long).collect();
-    let names: Vec<_> = options(cli)
-        .into_iter()
-        .filter(|known| !hidden.contains(&&*known.name))
-        .map(|known| if known.takes_value { known.name + "=VALUE" } else { known.name })
-        .collect();
+    let known = options(cli).into_iter();
+    let names: Vec<_> = known.map(|known| if known.takes_value { known.name + "=VALUE" } else { known.name }).collect();
     format!(
         "Usage: {name} INPUT DIRECTORY [-sfnv] [-N NAMESPACE] [-o OPTION[,OPTION...]]\n\n\
          Mounts a wheel or an install tree split by GPU architecture; mount(8) calls it for -t kpackfs.\n\n  \
@@ -143,10 +145,13 @@ mod tests {
     #[test]
     fn help_names_the_options() {
         let help = help("mount.kpackfs", &Cli::command());
-        for text in
-            ["Usage: mount.kpackfs INPUT DIRECTORY", "gpu-targets=VALUE", "passthrough=VALUE,", "kpackfs mount --help"]
-        {
+        for text in ["Usage: mount.kpackfs INPUT DIRECTORY", "kpackfs mount --help"] {
             assert!(help.contains(text), "{text}: {help}");
+        }
+        let (_, list) = help.split_once("-o  ").unwrap();
+        let listed: Vec<_> = list.lines().next().unwrap().split(", ").collect();
+        for name in ["gpu-targets=VALUE", "passthrough=VALUE", "allow-ratio", "no-passthrough", "no-confinement"] {
+            assert!(listed.contains(&name), "{name}: {listed:?}");
         }
         assert!(!help.contains("clang-offload-bundler") && !help.contains("foreground"), "{help}");
     }
@@ -170,6 +175,7 @@ mod tests {
             ("noexec", false),
             ("passthrough", true),
             ("no-passthrough", false),
+            ("no-confinement", false),
         ] {
             assert!(known.contains(&KnownOption { name: name.to_owned(), takes_value }), "{name}");
         }
