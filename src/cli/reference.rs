@@ -10,7 +10,7 @@ const HEAD: &str = "# Commands and options
 
 The text of `kpackfs COMMAND --help` for each command. Options that several commands have are described in
 [Common options](#common-options).
-[migrating.md](migrating.md#other-spellings) lists other spellings of options.
+[migrating.md](migrating.md#other-options) lists other spellings of options, and those that help omits because a message names them.
 ";
 
 /// Columns of the page's blocks.
