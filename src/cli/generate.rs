@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::Args;
+use clap::builder::Resettable;
+use clap::{Arg, Args, Command, Id};
 use clap_complete::{Shell, generate_to};
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
@@ -29,7 +30,7 @@ pub(super) struct Generate {
 }
 
 impl Generate {
-    pub(super) fn run(&self, cli: &clap::Command) -> anyhow::Result<ExitCode> {
+    pub(super) fn run(&self, cli: &Command) -> anyhow::Result<ExitCode> {
         let below = |path: &str| {
             let path = self.directory.join(path);
             fs::create_dir_all(&path).with_context(|| path.display().to_string()).map(|()| path)
@@ -41,7 +42,7 @@ impl Generate {
             (Shell::Fish, "fish/vendor_completions.d"),
         ];
         for (shell, place) in shells {
-            let made = generate_to(shell, &mut cli.clone(), "kpackfs", below(place)?)?;
+            let made = generate_to(shell, &mut offered(cli), "kpackfs", below(place)?)?;
             // The file name under which bash-completion finds the completions of `kpackfs`.
             fs::rename(&made, made.with_file_name(if shell == Shell::Bash { "kpackfs" } else { name(&made) }))?;
         }
@@ -54,7 +55,7 @@ fn name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-fn manuals(cli: &clap::Command, commands: &Path, administration: &Path) -> anyhow::Result<()> {
+fn manuals(cli: &Command, commands: &Path, administration: &Path) -> anyhow::Result<()> {
     clap_mangen::generate_to(with_all_sentences(cli.clone()), commands)?;
     let main = commands.join("kpackfs.1");
     let page = disk::read_to_string(&main, Parser::Text)?;
@@ -67,12 +68,28 @@ fn manuals(cli: &clap::Command, commands: &Path, administration: &Path) -> anyho
 }
 
 /// `clap_mangen` leaves out the description of an option that short help omits.
-fn with_all_sentences(command: clap::Command) -> clap::Command {
+fn with_all_sentences(command: Command) -> Command {
     command.mut_args(|argument| argument.hide_short_help(false)).mut_subcommands(with_all_sentences)
 }
 
+/// The command line that completions offer: `clap_complete` would offer what help omits, too.
+fn offered(command: &Command) -> Command {
+    // clap takes static names only.
+    let name: &'static str = command.get_name().to_owned().leak();
+    let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    // What arguments say of each other may name one that is left out.
+    let none = || Resettable::<Id>::Reset;
+    let alone =
+        |argument: &Arg| argument.clone().requires(none()).conflicts_with(none()).required_unless_present(none());
+    let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let about = command.get_about().cloned().unwrap_or_default();
+    let version = env!("CARGO_PKG_VERSION");
+    let offers = Command::new(name).about(about).version(version).disable_version_flag(true);
+    offers.args(shown.map(alone)).subcommands(commands.map(offered))
+}
+
 /// The options of `kpackfs mount` as mount options.
-fn mount_options(cli: &clap::Command) -> String {
+fn mount_options(cli: &Command) -> String {
     let mut page = Roff::new();
     for argument in mount8::arguments(cli) {
         let mut head: Vec<Inline> = vec![bold(argument.get_long().unwrap_or_default())];
@@ -90,4 +107,36 @@ fn mount_options(cli: &clap::Command) -> String {
         page.control("TP", []).text(head).text([roman(help)]);
     }
     page.to_roff()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::Cli;
+
+    /// The options of a command and of those below it, and whether a help shows them.
+    fn options<'a>(command: &'a Command, known: &mut BTreeMap<&'a str, bool>) {
+        for argument in command.get_arguments() {
+            let Some(long) = argument.get_long() else { continue };
+            *known.entry(long).or_default() |= !argument.is_hide_set();
+        }
+        let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
+        commands.for_each(|command| options(command, known));
+    }
+
+    #[test]
+    fn completions_offer_what_help_shows() {
+        let (cli, mut made, mut known) = (Cli::command(), Vec::new(), BTreeMap::new());
+        clap_complete::generate(Shell::Bash, &mut offered(&cli), "kpackfs", &mut made);
+        let made = String::from_utf8(made).unwrap();
+        let words: BTreeSet<_> = made.split([' ', '"', ')', '\n']).filter_map(|word| word.strip_prefix("--")).collect();
+        options(&cli, &mut known);
+        for (name, is_shown) in known {
+            assert_eq!(words.contains(name), is_shown, "{name}");
+        }
+    }
 }
