@@ -96,10 +96,10 @@ impl Attributes {
     }
 
     /// Those of a file that is made of these, so that only those who can read all of them can read it. `None` without any.
-    pub fn of_all(files: impl IntoIterator<Item = Self>) -> Option<Self> {
-        let files: Vec<_> = files.into_iter().collect();
-        let strictest = files.iter().min_by_key(|file| file.mode & READ)?;
-        Some(files.iter().fold(Self { mode: 0o644, ..*strictest }, Self::for_readers_of))
+    pub fn of_all(files: impl IntoIterator<Item = Self, IntoIter: Clone>) -> Option<Self> {
+        let files = files.into_iter();
+        let strictest = files.clone().min_by_key(|file| file.mode & READ)?;
+        Some(files.fold(Self { mode: 0o644, ..strictest }, |all, file| all.for_readers_of(&file)))
     }
 
     /// These attributes, but without permission to read for everybody who cannot read a file that has `other`.

@@ -15,11 +15,13 @@ use crate::rope::Materialize;
 use crate::source::{Attributes, EntryPath, Input};
 use crate::split::{DEVICE, FAT, FAT_WHEEL, FatBinaries, HOST, MERGED, Plan, WHEELS, join};
 use crate::tree::{Body, NodeId, NodeKind, Origin, OriginKind, PartRecord, ROOT, Tree, TreeError, View};
-use crate::wheel::STATEMENT;
+use crate::wheel::{PART_MANIFEST, STATEMENT};
 use crate::wheelparts::{PlannedInput, RecordFile, WheelBody, WheelPart, WheelSet};
 
 /// The directory of the mount's reports. Not listed.
 pub const REPORTS: &str = ".kpackfs";
+
+const RECORD: &[u8] = b"RECORD";
 
 /// The statement of a collection among them.
 pub const COLLECTED: &str = "collect.json";
@@ -179,13 +181,14 @@ fn lay_out_thin_wheel(
     thin: &Arc<ThinWheels>,
     layers: &mut Layers,
 ) -> anyhow::Result<()> {
-    let attributes = dist_info_attributes(input);
+    let (attributes, of_record) = (dist_info_attributes(input, METADATA), dist_info_attributes(input, RECORD));
     let empty = || NodeKind::file(fixed(String::new()));
     let dist_info = tree.layer(input.root)?;
     let mut metadata = None;
     // They are the same for all GPUs, except METADATA if requirements are split.
     for file in thin.host.thin_dist_info(None)? {
         let body = Body::Ready(Arc::clone(&file.digest.content));
+        let attributes = if file.path.name() == PART_MANIFEST.as_bytes() { of_record } else { attributes };
         let node = tree.insert(dist_info, &file.path, attributes, NodeKind::file(body))?;
         if file.path.name() == METADATA && thin.host.splits_requirements() {
             metadata = Some(node);
@@ -193,7 +196,7 @@ fn lay_out_thin_wheel(
     }
     let record = thin.host.record_path()?;
     let statement = record.parent().unwrap_or_else(EntryPath::root).child(STATEMENT.as_bytes());
-    let record = tree.insert(dist_info, &record, attributes, empty())?;
+    let record = tree.insert(dist_info, &record, of_record, empty())?;
     let statement = tree.insert(dist_info, &statement, attributes, empty())?;
     layers.dist_info = Some(DistInfo { layer: dist_info, metadata, record, statement });
     let directory = tree.layer(input.root)?;
@@ -281,8 +284,9 @@ fn become_unpacked_wheel(
         }
         true
     });
-    let attributes = dist_info_attributes(input);
+    let (of_metadata, of_record) = (dist_info_attributes(input, METADATA), dist_info_attributes(input, RECORD));
     for file in &part.dist_info {
+        let attributes = if file.path.name() == PART_MANIFEST.as_bytes() { of_record } else { of_metadata };
         let (path, body) = (file.path.clone(), Body::Ready(Arc::clone(&file.digest.content)));
         let origin = Origin::made_for(&stated, &path);
         items.push(Item { path, attributes, kind: NodeKind::file(body), origin });
@@ -290,16 +294,17 @@ fn become_unpacked_wheel(
     let record = RecordFile(Arc::clone(part));
     // With an archive anywhere, there are files of unknown size anyway.
     let body = if plan.archives.is_empty() { Body::Ready(record.make()?) } else { Body::Made(Arc::new(record)) };
-    let path = part.record_path()?;
+    let (path, attributes) = (part.record_path()?, of_record);
     items.push(Item { path, attributes, kind: NodeKind::file(body), origin: Origin::default() });
     items.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(())
 }
 
-/// Attributes for files in dist-info directories that the input does not have.
-fn dist_info_attributes(input: &Input) -> Attributes {
-    let metadata = input.dist_info().and_then(|dist_info| input.entry(&dist_info.child(b"METADATA")));
-    metadata.map_or(Attributes { mode: 0o644, ..input.root }, |entry| entry.attributes)
+/// Attributes for files in dist-info directories that are made: those of the input's file of this name. Its RECORD has the names and digests
+/// of all files, as the one that is made and a manifest have.
+fn dist_info_attributes(input: &Input, name: &[u8]) -> Attributes {
+    let file = input.dist_info().and_then(|dist_info| input.entry(&dist_info.child(name)));
+    file.map_or_else(|| input.readers(), |entry| entry.attributes)
 }
 
 /// Adds the directories of `.whl` files.

@@ -54,10 +54,15 @@ impl ListedWheel {
     }
 
     /// A thin wheel of a split.
-    pub fn thin(input: &Input, wheels: &WheelSet, thin: &ThinWheelOfView) -> anyhow::Result<Self> {
+    pub fn thin(
+        input: &Input,
+        wheels: &WheelSet,
+        thin: &ThinWheelOfView,
+        attributes: Attributes,
+    ) -> anyhow::Result<Self> {
         let name = thin.file_name()?;
         let identity = wheels.identity(&format!("{} {name}", thin.gpus));
-        Self::made(&name, input, thin.metadata()?, thin.body(), input.readers(), identity)
+        Self::made(&name, input, thin.metadata()?, thin.body(), attributes, identity)
     }
 
     /// A wheel as it is.
@@ -179,8 +184,9 @@ impl PackageIndexes {
         seconds: i64,
     ) -> anyhow::Result<()> {
         self.wheels.extend(ListedWheel::of_split(input, wheels)?.into_iter().map(|wheel| wheel.dated(seconds)));
+        let attributes = input.readers();
         for wheel in thin {
-            let listed = ListedWheel::thin(input, wheels, wheel)?.dated(seconds);
+            let listed = ListedWheel::thin(input, wheels, wheel, attributes)?.dated(seconds);
             self.thin.entry(wheel.gpus.to_string()).or_default().push(listed);
         }
         Ok(())

@@ -61,7 +61,11 @@ fn what_is_made_of_private_files_is_private() {
             fs::remove_dir_all(tree.join("demo-1.0.dist-info")).unwrap();
             fs::rename(tree.join("demo"), tree.join("lib")).unwrap();
         }
-        fs::set_permissions(tree.join(file), fs::Permissions::from_mode(0o600)).unwrap();
+        let private = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(tree.join(file), private.clone()).unwrap();
+        if name == "wheel" {
+            fs::set_permissions(tree.join("demo-1.0.dist-info/RECORD"), private).unwrap();
+        }
         let Some(mount) = Mount::new(&tree, &["--no-cache"]) else { return };
         let others = |name: &str| mount.at(name).metadata().unwrap().mode() & 0o077;
         assert_eq!(
@@ -71,6 +75,10 @@ fn what_is_made_of_private_files_is_private() {
         assert_eq!(["report.json", "report.html"].map(|name| others(&format!(".kpackfs/{name}"))), [0; 2]);
         let made = if name == "tree" { "manifests/host.json" } else { "../wheels/demo-1.0-py3-none-any.whl" };
         assert_eq!(others(&format!(".kpackfs/{made}")), 0, "{made}");
+        if name == "wheel" {
+            let of_host = |name: &str| others(&format!("host/demo-1.0.dist-info/{name}"));
+            assert_eq!(["RECORD", "kpackfs-manifest.json", "METADATA"].map(of_host), [0, 0, 0o044]);
+        }
     }
 }
 
