@@ -76,27 +76,44 @@ pub(super) fn cause(
 ) -> Option<Cause> {
     // uv may install symlinks into its cache, where there is an unpacked wheel.
     let link = file.links.iter().find(|link| is_installed(link)).filter(|_| !is_installed(&file.path));
-    let library = link.unwrap_or(&file.path);
-    let site = site_of(library)?;
+    let path = link.unwrap_or(&file.path);
+    let site = site_of(path)?;
     let distributions: Vec<_> = distributions(&site).collect();
-    let relative = below(library, &site)?;
-    let hosts: Vec<_> = distributions.iter().filter(|it| it.names(&relative)).collect();
-    let Some(host) = owner(&hosts, library, &relative, lookup) else {
-        return copy(library, &site, &distributions, lookup);
-    };
-    let name = normalise(&host.metadata.name);
-    let version = &host.metadata.version;
-    lookup.evidence.saw(format!("{} {version} installed the library", host.metadata.name));
-    let wanted = WantedPackages::of(&host.metadata, device);
-    if wanted.packages.is_empty() {
-        return wanted.lacking(&name, version, device);
+    let library = InstalledLibrary { path, is_linked: link.is_some(), site: &site, distributions: &distributions };
+    library.cause(device, archive, lookup)
+}
+
+/// A library in a directory of packages.
+struct InstalledLibrary<'a> {
+    path: &'a Path,
+    /// Whether this is a symlink into a cache.
+    is_linked: bool,
+    site: &'a Path,
+    /// All distributions of the directory.
+    distributions: &'a [InstalledDistribution],
+}
+
+impl InstalledLibrary<'_> {
+    fn cause(&self, device: &TargetId, archive: Option<&Path>, lookup: &mut Lookup) -> Option<Cause> {
+        let &Self { path, is_linked, site, distributions } = self;
+        let relative = below(path, site)?;
+        let hosts: Vec<_> = distributions.iter().filter(|it| it.names(&relative)).collect();
+        let Some(host) = owner(&hosts, path, &relative, lookup) else {
+            return copy(path, site, distributions, lookup);
+        };
+        let name = normalise(&host.metadata.name);
+        let version = &host.metadata.version;
+        lookup.evidence.saw(format!("{} {version} installed the library", host.metadata.name));
+        let wanted = WantedPackages::of(&host.metadata, device);
+        if wanted.packages.is_empty() {
+            return wanted.lacking(&name, version, device);
+        }
+        if is_linked {
+            lookup.evidence.saw(format!("{} leads to the library", path.display()));
+            lookup.evidence.follows(NEXT_TO_FILE);
+        }
+        Some(PackageCheck { host, name, is_linked, wanted, distributions }.cause(archive, lookup))
     }
-    if let Some(link) = link {
-        lookup.evidence.saw(format!("{} leads to the library", link.display()));
-        lookup.evidence.follows(NEXT_TO_FILE);
-    }
-    let is_linked = link.is_some();
-    Some(PackageCheck { host, name, is_linked, wanted, distributions: &distributions }.cause(archive, lookup))
 }
 
 /// The cause if the device package has another version than the package of the library.
@@ -105,27 +122,46 @@ pub(super) fn version(file: &LibraryFile, device: &TargetId) -> Option<Cause> {
     (cause.kind == CauseKind::PackageVersion).then_some(cause)
 }
 
-/// Whether packages are mixed that are of different versions, by the directories of libraries.
+/// Directories of packages in which a host package has device packages of other versions. Each is read once for all libraries and GPUs.
 #[derive(Default)]
-pub(super) struct MixedPackages(BTreeMap<PathBuf, bool>);
+pub(super) struct MixedPackages {
+    /// By the directories of libraries.
+    sites: BTreeMap<PathBuf, Option<PathBuf>>,
+    /// All distributions of a directory of packages; `None` if they fit.
+    mixed: BTreeMap<PathBuf, Option<Vec<InstalledDistribution>>>,
+}
 
 impl MixedPackages {
     /// The cause if the code that a library has is that of another version.
     pub(super) fn version(&mut self, file: &LibraryFile, device: &TargetId) -> Option<Cause> {
-        let is_mixed = |site: PathBuf| {
-            let all = dist_infos(&site).iter().filter_map(|info| metadata(info)).collect::<Vec<_>>();
-            let is_other = |(name, wanted): &(String, String)| {
-                let mut found = all.iter().filter(|it| normalise(&it.name) == *name).peekable();
-                found.peek().is_some() && !found.any(|it| accepts(wanted, &it.version))
-            };
-            all.iter().any(|host| devices_of(host).values().flatten().any(is_other))
-        };
-        let mut directories = file.paths().filter_map(|path| Some((path, path.parent()?)));
-        let is_among = |(path, directory): (&PathBuf, &Path)| {
-            *self.0.entry(directory.to_owned()).or_insert_with(|| site_of(path).is_some_and(is_mixed))
-        };
-        directories.any(is_among).then(|| version(file, device))?
+        file.paths().find_map(|path| {
+            let site = self.sites.entry(path.parent()?.to_owned()).or_insert_with(|| site_of(path)).clone()?;
+            let distributions = self.mixed.entry(site.clone()).or_insert_with_key(|site| mixed(site)).as_deref()?;
+            let library = InstalledLibrary { path, is_linked: *path != file.path, site: &site, distributions };
+            let relative = below(path, &site)?;
+            let mut hosts = distributions.iter().filter(|it| has_others(&it.metadata, distributions));
+            let cause =
+                hosts.any(|it| it.names(&relative)).then(|| library.cause(device, None, &mut Lookup::default()));
+            cause?.filter(|cause| cause.kind == CauseKind::PackageVersion)
+        })
     }
+}
+
+/// The distributions of a directory if they do not fit. RECORDs are read only then.
+fn mixed(site: &Path) -> Option<Vec<InstalledDistribution>> {
+    let of_info =
+        |info: PathBuf| Some(InstalledDistribution { metadata: metadata(&info)?, info, record: Claims::default() });
+    let all: Vec<_> = dist_infos(site).into_iter().filter_map(of_info).collect();
+    all.iter().any(|it| has_others(&it.metadata, &all)).then(|| distributions(site).collect())
+}
+
+/// Whether device packages of a host package are there in other versions only.
+fn has_others(host: &Metadata, all: &[InstalledDistribution]) -> bool {
+    let is_other = |(name, wanted): &(String, String)| {
+        let mut found = all.iter().map(|it| &it.metadata).filter(|it| normalise(&it.name) == *name).peekable();
+        found.peek().is_some() && !found.any(|it| accepts(wanted, &it.version))
+    };
+    devices_of(host).values().flatten().any(is_other)
 }
 
 /// Whether an installer put a library where it is.
