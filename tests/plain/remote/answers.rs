@@ -61,7 +61,7 @@ fn why_and_verify_say_of_a_wheel_on_a_server_what_they_say_of_a_file() {
 #[test]
 fn what_is_no_wheel_on_a_server_is_named() {
     for (bytes, code, words) in [
-        (vec![0; 200_000], 5, "a file of no known format"),
+        (vec![0; 200_000], 5, "no wheel despite its name"),
         (b"!<arch>\ndebian-binary   ".repeat(9_000), 5, "a Debian package"),
         (b"PK\x03\x04".repeat(50_000), 1, "it is truncated or damaged"),
         (Vec::new(), 5, "the server"),
