@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, Error};
 
 use super::limits::wheels_of_release;
 use super::options::SplitOptions;
@@ -19,6 +19,7 @@ use crate::kpack::{ArchiveRope, dropped_size};
 use crate::metrics::Progress;
 use crate::opened::NamedPath;
 use crate::report::PartChoice;
+use crate::rope::ReadError;
 use crate::session::{Release, ReleasedWheel};
 use crate::simple::WheelSums;
 use crate::source::{Attributes, EntryPath};
@@ -80,18 +81,26 @@ impl OutputTarget<'_> {
         progress: &Progress,
     ) -> anyhow::Result<()> {
         if self.limits.max_part.is_some() {
-            release.wheels.iter().try_for_each(|wheel| make(wheel, progress).map(drop))?;
+            release
+                .wheels
+                .iter()
+                .try_for_each(|wheel| make(wheel, progress).map(drop).map_err(|error| named(wheel, error)))?;
             self.limits.check(|| wheels_of_release(release), PartChoice::Gpus)?;
         }
         for wheel in &release.wheels {
-            let dropped = make(wheel, progress)?;
+            let dropped = make(wheel, progress).map_err(|error| named(wheel, error))?;
             note_memory(wheel, dropped);
             let mut tree = Tree::new(root);
             view::show_index(&mut tree, SIMPLE, root, wheel.listed()?)?;
-            published.add(publication, &files_of(&tree)?, progress)?;
+            published.add(publication, &files_of(&tree)?, progress).map_err(|error| named(wheel, error))?;
         }
         Ok(())
     }
+}
+
+/// Names the input if it cannot be read. Errors of the bucket name the object.
+fn named(wheel: &ReleasedWheel, error: Error) -> Error {
+    if error.is::<ReadError>() { error.context(wheel.path().display().to_string()) } else { error }
 }
 
 /// Makes the archives of an input, all of them together. Returns the bytes of code objects that had no room in memory.
