@@ -79,12 +79,20 @@ impl Daemons {
                 None,
             )?;
             let name = name(&entry.device, number);
-            let (process, user) = match connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?) {
-                Err(Errno::AGAIN) => sys::listener(&name)?,
-                connected => connected.map_err(io::Error::from).and_then(|()| sys::peer(socket.as_fd()))?,
+            let processes = match connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?) {
+                // A daemon whose queue is full is stopped; others may have a socket that looks the same.
+                Err(Errno::AGAIN) => {
+                    sys::listeners(&name)?.into_iter().filter(|(process, _)| is_stopped(*process)).collect()
+                }
+                connected => {
+                    connected?;
+                    let (process, user) = sys::peer(socket.as_fd())?;
+                    Vec::from_iter(process.map(|process| (process, user)))
+                }
             };
-            let is_trusted = user == 0 || entry.owner.is_none_or(|owner| owner == user);
-            let Some(id) = process.filter(|_| is_trusted) else { return Ok(None) };
+            let is_trusted = |user| user == 0 || entry.owner.is_none_or(|owner| owner == user);
+            let trusted = processes.into_iter().find(|(_, user)| is_trusted(*user));
+            let Some((id, _)) = trusted else { return Ok(None) };
             Ok(Some(Daemon { id, end: pidfd_open(id, PidfdFlags::empty())? }))
         };
         Self((0..NAMES).filter_map(|number| find(number).ok().flatten()).collect())

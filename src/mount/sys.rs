@@ -3,7 +3,6 @@
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -97,24 +96,34 @@ pub(super) fn peer(socket: BorrowedFd<'_>) -> io::Result<(Option<Pid>, u32)> {
     Ok((Pid::from_raw(peer.pid), peer.uid))
 }
 
-/// The process that listens at an abstract Unix socket, and its user: the one that has the socket open (proc(5)). `None` if this process
-/// cannot see it.
-pub(super) fn listener(name: &str) -> io::Result<(Option<Pid>, u32)> {
+/// The processes that have an abstract Unix socket with this name open at which one listens, and their users (proc(5)). Only those that this
+/// process can see. A socket that is bound to a relative path with `@` looks the same.
+pub(super) fn listeners(name: &str) -> io::Result<Vec<(Pid, u32)>> {
     let sockets = disk::read_to_string(Path::new(SOCKETS), Parser::Text)?;
-    let socket = sockets.lines().find_map(|line| {
+    let socket = |line: &str| {
         let fields: Vec<_> = line.split_whitespace().collect();
         let [_, _, _, LISTENS, _, _, number, path] = *fields else { return None };
         (path.strip_prefix('@') == Some(name)).then(|| format!("socket:[{number}]"))
-    });
-    let socket = socket.ok_or(io::ErrorKind::NotFound)?;
-    let has_it = |process: &PathBuf| {
-        let files = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
-        files.filter_map(|file| file.path().read_link().ok()).any(|open| open.as_os_str() == socket.as_str())
     };
-    let mut processes = std::fs::read_dir("/proc")?.flatten().map(|entry| entry.path());
-    let Some(found) = processes.find(has_it) else { return Ok((None, 0)) };
-    let number = found.file_name().and_then(|name| name.to_str()?.parse().ok());
-    Ok((number.and_then(Pid::from_raw), found.metadata()?.uid()))
+    let sockets: Vec<_> = sockets.lines().filter_map(socket).collect();
+    let has_one = |process: &PathBuf| {
+        let files = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let mut open = files.filter_map(|file| file.path().read_link().ok());
+        open.any(|open| sockets.iter().any(|socket| open.as_os_str() == socket.as_str()))
+    };
+    let processes = std::fs::read_dir("/proc")?.flatten().map(|entry| entry.path()).filter(has_one);
+    let found = processes.filter_map(|process| {
+        let number = process.file_name()?.to_str()?.parse().ok()?;
+        Some((Pid::from_raw(number)?, user(&process)?))
+    });
+    Ok(found.collect())
+}
+
+/// The real user of a process. The owner of its directory is root if the process is not dumpable (proc(5)).
+fn user(process: &Path) -> Option<u32> {
+    let status = disk::read_to_string(&process.join("status"), Parser::Text).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    users.split_whitespace().next()?.parse().ok()
 }
 
 /// fork(2). Returns `None` in the child. Fails if this process has more than one thread, because the child of such a
