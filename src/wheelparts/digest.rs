@@ -83,11 +83,7 @@ impl Digest {
     pub(crate) fn claimed(self, record: &Arc<InputRecord>, path: &EntryPath, stands: bool) -> Self {
         let claim = ClaimedDigest { record: Arc::clone(record), path: path.clone(), stands, found: OnceLock::new() };
         let digest = Self { claim: Some(claim), ..self };
-        // Digests with another CRC-32 are those of a damaged member. Computing them fails.
-        let fits = |sums: &Sums| digest.known_crc32().is_none_or(|crc32| crc32 == sums.crc32);
-        if let Some(sums) = digest.recalled().filter(fits) {
-            digest.settle(sums);
-        }
+        digest.settle_recalled();
         digest
     }
 
@@ -206,6 +202,15 @@ impl Digest {
     /// The digests from an earlier session.
     fn recalled(&self) -> Option<Sums> {
         self.resources.as_ref()?.index.get(RecordKind::Digest, &self.content.identity()?)
+    }
+
+    /// Sets the digests from an earlier session, if there are any.
+    pub(super) fn settle_recalled(&self) -> Option<Sums> {
+        // Digests with another CRC-32 are those of a damaged member. Computing them fails.
+        let fits = |sums: &Sums| self.known_crc32().is_none_or(|crc32| crc32 == sums.crc32);
+        let sums = self.recalled().filter(fits)?;
+        self.settle(sums);
+        Some(sums)
     }
 
     fn read(&self) -> Result<Sums, ReadError> {

@@ -205,16 +205,22 @@ impl WheelSet {
         manifests.par_iter().with_max_len(1).try_for_each(|digest| digest.sums().map(drop))
     }
 
-    /// Computes the digests of archives that were made and not kept, all in one pass.
+    /// Computes the digests of archives that were made and not kept, all in one pass. Those that are known are not computed again.
     pub(crate) fn hash_archives<'a>(parts: impl IntoIterator<Item = &'a Arc<WheelPart>>) -> Result<(), ReadError> {
-        let hashed: Vec<_> = parts.into_iter().flat_map(|part| part.hashed_archives()).collect();
-        let archives: Vec<_> = hashed.iter().map(|(file, _)| &*file.archive).collect();
+        let files = parts.into_iter().flat_map(|part| part.hashed_archives());
+        let hashed = files.map(|(file, wheels)| Ok((&*file.archive, file.digest(wheels)?)));
+        let mut hashed = hashed.collect::<Result<Vec<_>, ReadError>>()?;
+        hashed.retain(|(_, digest)| digest.known().or_else(|| digest.settle_recalled()).is_none());
+        let (archives, digests): (Vec<_>, Vec<_>) = hashed.into_iter().unzip();
         if dropped_size(&archives) == 0 {
             return Ok(());
         }
-        let digests = hashed.iter().map(|(file, wheels)| file.digest(wheels)).collect::<Result<Vec<_>, _>>()?;
         let mut passes: Vec<_> = digests.iter().map(|digest| digest.pass()).collect();
-        read_together(&archives, |number, piece| passes.iter_mut().skip(number).take(1).for_each(|it| it.take(piece)))?;
+        read_together(&archives, |number, piece| {
+            if let Some(pass) = passes.get_mut(number) {
+                pass.take(piece);
+            }
+        })?;
         passes.into_iter().for_each(DigestPass::set);
         Ok(())
     }

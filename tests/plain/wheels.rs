@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use kpackfs::database::Databases;
+use kpackfs::index::Index;
 use kpackfs::kpack::{BundleJobs, Compression};
 use kpackfs::metrics::Progress;
 use kpackfs::resources::Resources;
@@ -16,7 +17,9 @@ use kpackfs::rope::{Content, Materialize, Rope, Segment};
 use kpackfs::source::{Entry, EntryKind, Input};
 use kpackfs::split::{Destination, Plan, PlanOptions as SplitOptions};
 use kpackfs::wheel::VariantLabel;
-use kpackfs::wheelparts::{Assembled, AssemblyOptions, DosTime, FatWheel, SplitWheel, Unchanged, WheelEntry, Wheels};
+use kpackfs::wheelparts::{
+    Assembled, AssemblyOptions, DosTime, FatWheel, SplitWheel, Unchanged, WheelEntry, WheelOptions, WheelSet, Wheels,
+};
 
 const METADATA: &str = "Metadata-Version: 2.4\r\nName: Fat-Torch\r\nVersion: 2.10.0+rocm7.1\r\nSummary: a\u{2028}b\r\n\
     License-Expression: MIT\r\nLicense-File: LICENSE\r\nProvides-Extra: all\r\nRequires-Dist: numpy; extra == \"all\"\r\n\
@@ -221,4 +224,31 @@ fn the_same_input_gives_the_same_bytes() {
         }
         assert_eq!(rope.to_vec().unwrap(), *expected);
     }
+}
+
+/// Without room for frames, each digest that is computed compresses the code objects of its archive again.
+#[test]
+fn digests_of_archives_that_are_known_are_not_computed_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let tree = directory.path().join("tree");
+    unpacked(&tree);
+    let session = || {
+        let resources = Resources::with_index(0, Index::open(directory.path(), &tree));
+        let input = Input::open(&tree, &resources).unwrap();
+        let options = SplitOptions::default();
+        let plan = Plan::make(&input, &options, &BundleJobs::new(&resources), &Progress::default()).unwrap();
+        let wheels = WheelSet::new(&input, &plan, &WheelOptions::default(), &resources).unwrap().unwrap();
+        let devices: Vec<_> = wheels.devices.values().cloned().collect();
+        let frames_made = || {
+            let before = resources.counters.frames_made.get();
+            WheelSet::make(&devices, true, &Progress::default()).unwrap();
+            resources.counters.frames_made.get() - before
+        };
+        let made = [frames_made(), frames_made()];
+        resources.index.save().unwrap();
+        made
+    };
+    let [first, again] = session();
+    assert!(first > 0 && again == 0, "{first} frames, then {again}");
+    assert_eq!(session(), [0, 0], "in the next session");
 }
