@@ -25,7 +25,7 @@ pub(crate) fn read_together(archives: &[&ArchiveRope], mut take: impl FnMut(usiz
         read_range(&**content, start..*at, |piece| take(number, piece))
     };
     let places = places(archives);
-    for batch in batches(&places, |place| place.frame, jobs.resources().frames.capacity() / PART) {
+    for batch in batches(&places, jobs.resources().frames.capacity() / PART) {
         let frames: Vec<_> = batch.iter().map(|place| Arc::clone(place.frame)).collect();
         jobs.demand(&frames).wait(|_| ())?;
         batch.iter().try_for_each(|place| read(place.archive, Some(place.end)))?;
@@ -64,13 +64,39 @@ fn length(frame: &Frame) -> u64 {
 
 /// What is made at a time: all of a compressed bundle, or as much as takes `room` bytes. The memory of a second bundle would be that of the
 /// frames of the first.
-fn batches<T>(items: &[T], frame: impl Fn(&T) -> &Arc<Frame>, room: u64) -> impl Iterator<Item = &[T]> {
+fn batches<'a, 'b>(places: &'b [FramePlace<'a>], room: u64) -> impl Iterator<Item = &'b [FramePlace<'a>]> {
     let mut bytes = 0;
-    items.chunk_by(move |one, next| {
-        let (one, next) = (frame(one), frame(next));
+    places.chunk_by(move |one, next| {
+        let (one, next) = (one.frame, next.frame);
         bytes += length(one);
-        let is_together = key(one) == key(next) && (key(one).is_some() || bytes < room);
+        let is_together = key(one) == key(next) && (key(one).is_some() || bytes + length(next) <= room);
         bytes = if is_together { bytes } else { 0 };
         is_together
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fatbin::CodeObject;
+    use crate::resources::Resources;
+    use crate::rope::{Rope, Segment};
+
+    #[test]
+    fn frames_outside_of_bundles_are_made_together_up_to_the_room() {
+        let resources = Resources::new(0);
+        let frame = |length| {
+            let content = Rope::new([Segment::literal(vec![0; 100])]).unwrap();
+            let object = CodeObject::new("gfx942".parse().unwrap(), Arc::new(content));
+            let frame = Arc::new(Frame::new(object, 3, &resources));
+            assert!(frame.restore_length(length));
+            frame
+        };
+        let frames = [40, 60, 1, 99, 100, 101, 50, 51].map(frame);
+        let place = |frame| FramePlace { source: (0, None), archive: 0, frame, end: 0 };
+        let places: Vec<_> = frames.iter().map(place).collect();
+        let lengths = |batch: &[FramePlace<'_>]| batch.iter().map(|place| length(place.frame)).collect::<Vec<_>>();
+        let found: Vec<_> = batches(&places, 100).map(lengths).collect();
+        assert_eq!(found, [&[40, 60][..], &[1, 99], &[100], &[101], &[50], &[51]]);
+    }
 }
