@@ -100,7 +100,7 @@ pub(super) enum Unreached {
 #[derive(Debug, Default)]
 pub(super) struct BinaryLookups {
     pub(super) has_code: bool,
-    finds_archives: bool,
+    pub(super) finds_archives: bool,
     pub(super) without_code: Vec<usize>,
     /// Wrappers whose code a loader that stops at the first archive misses.
     pub(super) missed: BTreeMap<(TargetId, usize, usize), Vec<usize>>,
@@ -328,8 +328,9 @@ impl OverlaidArchives {
                     lookups.missed.entry(places).or_default().push(position);
                 }
             }
-            if !is_found && parts.outer.as_ref().is_some_and(|outer| outer.hold(&directory, marker, &key)) {
-                (is_found, lookups.finds_archives) = (true, true);
+            if let Some(outer) = parts.outer.as_ref().filter(|_| !is_found) {
+                lookups.finds_archives |= outer.are_reached(&directory, marker);
+                is_found = outer.hold(&directory, marker, &key);
             }
             lookups.has_code |= is_found;
             if !is_found {

@@ -20,18 +20,27 @@ pub(super) struct OuterArchives {
 }
 
 impl OuterArchives {
+    /// Whether the marker of a library in `directory` leads to one of them.
+    pub(super) fn are_reached(&self, directory: &EntryPath, marker: &Marker) -> bool {
+        self.archives.iter().any(|(path, archive)| {
+            archive.toc().gfx_arches.iter().any(|target| self.leads(directory, marker, path, target))
+        })
+    }
+
     /// Whether one of them, to which the marker of a library in `directory` leads, has the code of this key.
     pub(super) fn hold(&self, directory: &EntryPath, marker: &Marker, key: &str) -> bool {
-        let directory = if directory.is_root() { self.site.clone() } else { self.site.child(directory.as_bytes()) };
-        let leads_to = |archive: &EntryPath, target: &str| {
-            let Ok(target) = target.parse::<TargetId>() else { return false };
-            let candidates: Vec<_> = target.candidates().iter().map(ToString::to_string).collect();
-            let places = search::archive_paths(&marker.kpack_search_paths, &candidates);
-            places.iter().any(|place| resolve(&directory, place).as_ref() == Some(archive))
-        };
         self.archives.iter().any(|(path, archive)| {
             let mut targets = archive.entries_of(key).map(|(target, _)| target);
-            targets.any(|target| archive.offers(target) && leads_to(path, target))
+            targets.any(|target| archive.offers(target) && self.leads(directory, marker, path, target))
         })
+    }
+
+    /// Whether a marker leads to an archive on a device of this target.
+    fn leads(&self, directory: &EntryPath, marker: &Marker, archive: &EntryPath, target: &str) -> bool {
+        let directory = if directory.is_root() { self.site.clone() } else { self.site.child(directory.as_bytes()) };
+        let Ok(target) = target.parse::<TargetId>() else { return false };
+        let candidates: Vec<_> = target.candidates().iter().map(ToString::to_string).collect();
+        let places = search::archive_paths(&marker.kpack_search_paths, &candidates);
+        places.iter().any(|place| resolve(&directory, place).as_ref() == Some(archive))
     }
 }

@@ -29,8 +29,9 @@ impl OverlaidArchives {
         let is_listed = |listed: &HashSet<&str>| {
             wrappers.iter().flatten().any(|request| listed.contains(request.marker.kernel_name.as_str()))
         };
-        // The input of the split may have had none, as a thin binary has.
-        if !without_code.is_empty() && is_complete && !lookups.has_code && !listed.is_none_or(is_listed) {
+        // The input of the split may have had none, as a thin binary has. One whose archives are gone finds none.
+        let is_none = !lookups.has_code && lookups.finds_archives;
+        if !without_code.is_empty() && is_complete && is_none && !listed.is_none_or(is_listed) {
             note_without_code(&label(), findings);
         } else if !without_code.is_empty() && is_complete && (!lookups.has_code || parts.find_statement().is_none()) {
             let reason = format!("no archive has code for wrapper {}", enumerate(&without_code));
