@@ -80,9 +80,11 @@ impl Daemons {
             )?;
             let name = name(&entry.device, number);
             let processes = match connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?) {
-                // A daemon whose queue is full is stopped; others may have a socket that looks the same.
+                // A daemon whose queue is full is stopped, or was until now; others may have a socket that looks the same.
                 Err(Errno::AGAIN) => {
-                    sys::listeners(&name)?.into_iter().filter(|(process, _)| is_stopped(*process)).collect()
+                    let mut processes = sys::listeners(&name)?;
+                    processes.sort_by_key(|(process, _)| !is_stopped(*process));
+                    processes
                 }
                 connected => {
                     connected?;
