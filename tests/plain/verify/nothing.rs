@@ -36,7 +36,6 @@ fn nothing_to_verify_is_an_error() {
     fs::copy("tests/fixtures/plain.so", at("joined/fat/a.so")).unwrap();
     let statement = r#"{"json_version": 1, "format": 2, "views": ["fat"], "parts": ["fat"]}"#;
     fs::write(at("joined/.kpackfs/split.json"), statement).unwrap();
-    fs::write(at("bundle.co"), [b"__CLANG_OFFLOAD_BUNDLE__".as_slice(), &[0; 8]].concat()).unwrap();
     for (name, looked_at) in [
         ("empty", "0 files, 0 binaries"),
         ("hollow", "0 files, 0 binaries"),
@@ -47,7 +46,6 @@ fn nothing_to_verify_is_an_error() {
         ("plain/a.so", "1 file, 1 binary"),
         ("fat", "1 file, 1 binary"),
         ("fat/lib/a.so", "1 file, 1 binary"),
-        ("bundle.co", "1 file, 0 binaries"),
     ] {
         assert!(is_nothing(&[at(name)]), "{name}");
         for against in [&[][..], &[Path::new("--against"), &at("fat")]] {
