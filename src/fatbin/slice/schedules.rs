@@ -29,8 +29,7 @@ static IN_MEMORY: LazyLock<Vec<u8>> = LazyLock::new(|| packed(21));
 fn objects(frame: &[u8], resources: &Arc<Resources>) -> [Arc<dyn Content>; 2] {
     [0, 1].map(|_| {
         let content: Arc<dyn Content> = Arc::new(Rope::new([Segment::literal(frame)]).unwrap());
-        let range = (0, frame.len() as u64);
-        let stored = StoredObject::frame(&content, range, SIZE as u64, "x", resources).unwrap();
+        let stored = StoredObject::frame(&content, 0, frame.len() as u64, SIZE as u64, "x", resources).unwrap();
         Arc::clone(stored.content())
     })
 }
