@@ -127,8 +127,15 @@ pub(super) fn version(file: &LibraryFile, device: &TargetId) -> Option<Cause> {
 pub(super) struct MixedPackages {
     /// By the directories of libraries.
     sites: BTreeMap<PathBuf, Option<PathBuf>>,
-    /// All distributions of a directory of packages; `None` if they fit.
-    mixed: BTreeMap<PathBuf, Option<Vec<InstalledDistribution>>>,
+    /// By directories of packages; `None` if all in it fit.
+    mixed: BTreeMap<PathBuf, Option<MixedSite>>,
+}
+
+/// A directory of packages that do not fit.
+struct MixedSite {
+    distributions: Vec<InstalledDistribution>,
+    /// The host packages among them with device packages of other versions only.
+    hosts: Vec<usize>,
 }
 
 impl MixedPackages {
@@ -136,10 +143,11 @@ impl MixedPackages {
     pub(super) fn version(&mut self, file: &LibraryFile, device: &TargetId) -> Option<Cause> {
         file.paths().find_map(|path| {
             let site = self.sites.entry(path.parent()?.to_owned()).or_insert_with(|| site_of(path)).clone()?;
-            let distributions = self.mixed.entry(site.clone()).or_insert_with_key(|site| mixed(site)).as_deref()?;
+            let mixed = self.mixed.entry(site.clone()).or_insert_with_key(|site| MixedSite::of(site));
+            let MixedSite { distributions, hosts } = mixed.as_ref()?;
             let library = InstalledLibrary { path, is_linked: *path != file.path, site: &site, distributions };
             let relative = below(path, &site)?;
-            let mut hosts = distributions.iter().filter(|it| has_others(&it.metadata, distributions));
+            let mut hosts = hosts.iter().filter_map(|&host| distributions.get(host));
             let cause =
                 hosts.any(|it| it.names(&relative)).then(|| library.cause(device, None, &mut Lookup::default()));
             cause?.filter(|cause| cause.kind == CauseKind::PackageVersion)
@@ -147,18 +155,24 @@ impl MixedPackages {
     }
 }
 
-/// The distributions of a directory if they do not fit. RECORDs are read only then.
-fn mixed(site: &Path) -> Option<Vec<InstalledDistribution>> {
-    let of_info =
-        |info: PathBuf| Some(InstalledDistribution { metadata: metadata(&info)?, info, record: Claims::default() });
-    let all: Vec<_> = dist_infos(site).into_iter().filter_map(of_info).collect();
-    all.iter().any(|it| has_others(&it.metadata, &all)).then(|| distributions(site).collect())
+impl MixedSite {
+    /// `None` if all fit. RECORDs are read only otherwise.
+    fn of(site: &Path) -> Option<Self> {
+        let all: Vec<_> = dist_infos(site).iter().filter_map(|info| metadata(info)).collect();
+        if !all.iter().any(|host| has_others(host, &all)) {
+            return None;
+        }
+        let distributions: Vec<_> = distributions(site).collect();
+        let hosts =
+            (0..).zip(&distributions).filter(|(_, it)| has_others(&it.metadata, &all)).map(|(number, _)| number);
+        Some(Self { hosts: hosts.collect(), distributions })
+    }
 }
 
 /// Whether device packages of a host package are there in other versions only.
-fn has_others(host: &Metadata, all: &[InstalledDistribution]) -> bool {
+fn has_others(host: &Metadata, all: &[Metadata]) -> bool {
     let is_other = |(name, wanted): &(String, String)| {
-        let mut found = all.iter().map(|it| &it.metadata).filter(|it| normalise(&it.name) == *name).peekable();
+        let mut found = all.iter().filter(|it| normalise(&it.name) == *name).peekable();
         found.peek().is_some() && !found.any(|it| accepts(wanted, &it.version))
     };
     devices_of(host).values().flatten().any(is_other)
