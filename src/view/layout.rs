@@ -181,23 +181,22 @@ fn lay_out_thin_wheel(
     thin: &Arc<ThinWheels>,
     layers: &mut Layers,
 ) -> anyhow::Result<()> {
-    let (attributes, of_record) = (dist_info_attributes(input, METADATA), dist_info_attributes(input, RECORD));
+    let attributes = dist_info_attributes(input);
     let empty = || NodeKind::file(fixed(String::new()));
     let dist_info = tree.layer(input.root)?;
     let mut metadata = None;
     // They are the same for all GPUs, except METADATA if requirements are split.
     for file in thin.host.thin_dist_info(None)? {
         let body = Body::Ready(Arc::clone(&file.digest.content));
-        let attributes = if file.path.name() == PART_MANIFEST.as_bytes() { of_record } else { attributes };
-        let node = tree.insert(dist_info, &file.path, attributes, NodeKind::file(body))?;
+        let node = tree.insert(dist_info, &file.path, attributes(&file.path), NodeKind::file(body))?;
         if file.path.name() == METADATA && thin.host.splits_requirements() {
             metadata = Some(node);
         }
     }
     let record = thin.host.record_path()?;
     let statement = record.parent().unwrap_or_else(EntryPath::root).child(STATEMENT.as_bytes());
-    let record = tree.insert(dist_info, &record, of_record, empty())?;
-    let statement = tree.insert(dist_info, &statement, attributes, empty())?;
+    let record = tree.insert(dist_info, &record, attributes(&record), empty())?;
+    let statement = tree.insert(dist_info, &statement, attributes(&statement), empty())?;
     layers.dist_info = Some(DistInfo { layer: dist_info, metadata, record, statement });
     let directory = tree.layer(input.root)?;
     let name = EntryPath::root().child(thin.host.file_name()?.as_bytes());
@@ -284,9 +283,9 @@ fn become_unpacked_wheel(
         }
         true
     });
-    let (of_metadata, of_record) = (dist_info_attributes(input, METADATA), dist_info_attributes(input, RECORD));
+    let attributes = dist_info_attributes(input);
     for file in &part.dist_info {
-        let attributes = if file.path.name() == PART_MANIFEST.as_bytes() { of_record } else { of_metadata };
+        let attributes = attributes(&file.path);
         let (path, body) = (file.path.clone(), Body::Ready(Arc::clone(&file.digest.content)));
         let origin = Origin::made_for(&stated, &path);
         items.push(Item { path, attributes, kind: NodeKind::file(body), origin });
@@ -294,17 +293,21 @@ fn become_unpacked_wheel(
     let record = RecordFile(Arc::clone(part));
     // With an archive anywhere, there are files of unknown size anyway.
     let body = if plan.archives.is_empty() { Body::Ready(record.make()?) } else { Body::Made(Arc::new(record)) };
-    let (path, attributes) = (part.record_path()?, of_record);
-    items.push(Item { path, attributes, kind: NodeKind::file(body), origin: Origin::default() });
+    let path = part.record_path()?;
+    items.push(Item { attributes: attributes(&path), path, kind: NodeKind::file(body), origin: Origin::default() });
     items.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(())
 }
 
-/// Attributes for files in dist-info directories that are made: those of the input's file of this name. Its RECORD has the names and digests
-/// of all files, as the one that is made and a manifest have.
-fn dist_info_attributes(input: &Input, name: &[u8]) -> Attributes {
-    let file = input.dist_info().and_then(|dist_info| input.entry(&dist_info.child(name)));
-    file.map_or_else(|| input.readers(), |entry| entry.attributes)
+/// Attributes for files in dist-info directories that are made: those of the input's METADATA. A RECORD or a manifest has those of the
+/// input's RECORD, since it has the names and digests of all files as well.
+fn dist_info_attributes(input: &Input) -> impl Fn(&EntryPath) -> Attributes {
+    let of = |name| {
+        let file = input.dist_info().and_then(|dist_info| input.entry(&dist_info.child(name)));
+        file.map_or_else(|| input.readers(), |entry| entry.attributes)
+    };
+    let (of_metadata, of_record) = (of(METADATA), of(RECORD));
+    move |path| if [RECORD, PART_MANIFEST.as_bytes()].contains(&path.name()) { of_record } else { of_metadata }
 }
 
 /// Adds the directories of `.whl` files.
