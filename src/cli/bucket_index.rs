@@ -81,14 +81,11 @@ impl OutputTarget<'_> {
         progress: &Progress,
     ) -> anyhow::Result<()> {
         if self.limits.max_part.is_some() {
-            release
-                .wheels
-                .iter()
-                .try_for_each(|wheel| make(wheel, progress).map(drop).map_err(|error| named(wheel, error)))?;
+            release.wheels.iter().try_for_each(|wheel| make(wheel, progress).map(drop))?;
             self.limits.check(|| wheels_of_release(release), PartChoice::Gpus)?;
         }
         for wheel in &release.wheels {
-            let dropped = make(wheel, progress).map_err(|error| named(wheel, error))?;
+            let dropped = make(wheel, progress)?;
             note_memory(wheel, dropped);
             let mut tree = Tree::new(root);
             view::show_index(&mut tree, SIMPLE, root, wheel.listed()?)?;
@@ -108,7 +105,7 @@ fn make(wheel: &ReleasedWheel, progress: &Progress) -> anyhow::Result<u64> {
     let parts: Vec<Arc<WheelPart>> = wheel.prepared.parts();
     let archives: Vec<&ArchiveRope> = parts.iter().flat_map(|part| part.archives()).collect();
     progress.expect(WheelSet::unmade_size(&parts, true));
-    WheelSet::make(&parts, true, progress)?;
+    WheelSet::make(&parts, true, progress).with_context(|| wheel.path().display().to_string())?;
     Ok(dropped_size(&archives))
 }
 
