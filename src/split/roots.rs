@@ -53,11 +53,13 @@ impl Roots {
     pub(super) fn of(&self, path: &EntryPath) -> Option<EntryPath> {
         match &self.kind {
             RootKind::Given(roots) => {
-                let below =
-                    |path: &EntryPath| roots.iter().filter_map(|root| path.below(root)).min_by_key(EntryPath::depth);
-                let in_package = || below(&wheel::installed(path)).filter(|_| self.is_wheel);
-                let rest = below(path).or_else(in_package)?;
-                Some(first_components(path, path.depth() - rest.depth()))
+                let places = [Some(path.clone()), self.is_wheel.then(|| wheel::installed(path))];
+                let rests =
+                    places.iter().flatten().flat_map(|place| roots.iter().filter_map(move |root| place.below(root)));
+                let root = first_components(path, path.depth() - rests.min_by_key(EntryPath::depth)?.depth());
+                // Nothing is installed from the first level of a data directory, or above it.
+                let is_above = self.is_wheel && is_data(path) && root.depth() < 2;
+                Some(if is_above { package(path) } else { root })
             }
             RootKind::Tree if is_of_distribution(path) => directory_of(path),
             RootKind::Tree => Some(EntryPath::root()),
@@ -102,9 +104,11 @@ fn directory_of(path: &EntryPath) -> Option<EntryPath> {
 /// The top-level package of a file in a wheel. Files in a `*.data` directory are installed from its second level
 /// (Binary distribution format, "The .data directory").
 fn package(path: &EntryPath) -> EntryPath {
-    let directories = path.depth() - 1;
-    let is_data = path.components().next().is_some_and(|first| first.ends_with(b".data"));
-    first_components(path, directories.min(if is_data { 3 } else { 1 }))
+    first_components(path, (path.depth() - 1).min(if is_data(path) { 3 } else { 1 }))
+}
+
+fn is_data(path: &EntryPath) -> bool {
+    path.components().next().is_some_and(|first| first.ends_with(b".data"))
 }
 
 fn first_components(path: &EntryPath, count: usize) -> EntryPath {
@@ -145,7 +149,7 @@ fn fine(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_GROUP, fine, package};
+    use super::{MAX_GROUP, Packaging, RootKind, Roots, fine, package};
     use crate::source::EntryPath;
 
     #[test]
@@ -166,6 +170,27 @@ mod tests {
             ("cupy_backends/x.so", "cupy_backends"),
         ] {
             assert_eq!(package(&EntryPath::new(path.as_bytes()).unwrap()).to_string(), expected);
+        }
+    }
+
+    /// The root of a wheel is above its data directories there only: their files are installed elsewhere.
+    #[test]
+    fn given_roots_are_where_files_are_installed() {
+        let path = |text: &str| EntryPath::new(text.as_bytes()).unwrap();
+        for (root, file, expected) in [
+            ("", "foo/p.so", Some("")),
+            ("", "foo-1.data/data/lib/d.so", Some("foo-1.data/data/lib")),
+            ("", "foo-1.data/headers/h.so", Some("foo-1.data/headers")),
+            ("", "foo-1.data/platlib/foo/d.so", Some("foo-1.data/platlib")),
+            ("foo", "foo-1.data/purelib/foo/d.so", Some("foo-1.data/purelib/foo")),
+            ("foo", "foo-1.data/data/lib/d.so", None),
+            ("foo-1.data", "foo-1.data/data/lib/d.so", Some("foo-1.data/data/lib")),
+            ("foo-1.data/data", "foo-1.data/data/lib/d.so", Some("foo-1.data/data")),
+        ] {
+            let root = if root.is_empty() { EntryPath::root() } else { path(root) };
+            let kind = RootKind::Given(vec![root]);
+            let roots = Roots { kind, is_wheel: true, packaging: Packaging::Bundles, has_group: false };
+            assert_eq!(roots.of(&path(file)).map(|root| root.to_string()).as_deref(), expected, "{file}");
         }
     }
 }
