@@ -32,6 +32,30 @@ struct StatedCollection {
     form: String,
 }
 
+/// The files of a statement, of which nothing else is read.
+#[derive(Deserialize)]
+struct StatedFiles {
+    #[serde(deserialize_with = "few_names")]
+    gpu_targets: Vec<String>,
+    files: Vec<StatedFile>,
+}
+
+#[derive(Deserialize)]
+struct StatedFile {
+    path: String,
+    reason: String,
+}
+
+/// The files that a result has by its statement. For several GPUs, archives and data may be in pieces, of which there are those
+/// of one.
+pub fn collected_files(result: &Input) -> Vec<EntryPath> {
+    let bytes = result.content(&place().1).and_then(|content| WholeFile::of(Parser::Collection, &**content).ok());
+    let stated = bytes.and_then(|bytes| serde_json::from_slice::<StatedFiles>(&bytes).ok());
+    let Some(StatedFiles { gpu_targets, files }) = stated else { return Vec::new() };
+    let is_here = |file: &StatedFile| gpu_targets.len() < 2 || !["archive", "data"].contains(&&*file.reason);
+    files.iter().filter(|file| is_here(file)).filter_map(|file| EntryPath::new(file.path.as_bytes()).ok()).collect()
+}
+
 /// The GPUs of a result whose libraries have the code of some GPUs only, by its statement; `None` for anything else.
 pub fn collected_gpus(result: &Input) -> Option<GpuSet> {
     stated_gpus(&WholeFile::of(Parser::Collection, &**result.content(&place().1)?).ok()?)

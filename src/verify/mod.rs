@@ -214,6 +214,7 @@ impl Run<'_> {
         let before = findings.number();
         parts.say_oddities(findings);
         thin::check_place(parts, findings);
+        thin::check_collected(parts, findings);
         let located = parts.find_statement();
         let choices = &Choices::new(options, located.as_ref(), parts, resources)?;
         let distributions = distributions::find(parts, findings);

@@ -212,9 +212,9 @@ rules! {
     /// Parts that belong together are of different splits.
     OtherSplit "other-split" Manifest:
         "install host and device wheels of one split; `kpackfs.json` of each has the ID of its split";
-    /// There is no file at the path that the manifest of its part lists.
+    /// There is no file at the path that the manifest of its part, or the statement of `collect`, lists.
     ListedMissing "listed-missing" Manifest:
-        "install the distribution again, or split again after the move";
+        "install the distribution again, or split again after the move, or collect again";
     /// A binary, an archive or a database is not the one that the split wrote.
     ListedChanged "listed-changed" Manifest:
         "install the distribution again (`pip install --force-reinstall --no-deps NAME==VERSION`), or split again";

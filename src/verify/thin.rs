@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::bundle;
 use super::distributions::Distribution;
-use super::parts::Parts;
+use super::parts::{Parts, PartsKind};
 use super::report::{Findings, Tools, enumerate};
 use super::rules::Rule;
 use crate::binary::FatBinary;
-use crate::collect::collected_gpus;
+use crate::collect::{collected_files, collected_gpus};
 use crate::fatbin::CodeObject;
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::opened::thin_gpus;
@@ -84,6 +84,20 @@ pub(super) fn check_place(parts: &Parts, findings: &Findings) {
     if stated.targets().iter().all(is_gpu) && !stated.targets().iter().any(is_named) {
         let reason = format!("it is the thin form for {stated}, in the directory for {named}");
         findings.add(Rule::WrongPart, part.label_or_name(), reason);
+    }
+}
+
+/// Checks that the files of a collection are there. A split of one has them in several parts.
+pub(super) fn check_collected(parts: &Parts, findings: &Findings) {
+    let is_collection = parts.kind == PartsKind::Installation && parts.statement.is_none();
+    let Some(part) = parts.all.first().filter(|_| is_collection) else { return };
+    let is_there = |path: &EntryPath| part.recorded(path).is_some_and(|path| part.input.entry(&path).is_some());
+    for path in collected_files(&part.input).iter().filter(|path| !is_there(path) && !parts.leave_out(path)) {
+        findings.add(
+            Rule::ListedMissing,
+            part.label(path),
+            ".kpackfs/collect.json lists it, but there is no such file",
+        );
     }
 }
 

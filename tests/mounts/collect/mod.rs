@@ -157,6 +157,14 @@ fn a_program_runs_from_the_result() {
         "import sys, zipfile; print(*sorted(n for n in zipfile.ZipFile(sys.argv[1]).namelist() if n[-1] != '/'))";
     let names = run(Command::new("python3").args(["-c", list]).arg(place.path("out.zip")));
     assert_eq!(names.trim().split(' ').collect::<Vec<_>>(), files);
+    let verify = || program().arg("verify").arg(place.path("unpacked")).output().unwrap();
+    assert_eq!(verify().status.code(), Some(2), "nothing was split");
+    fs::remove_file(place.path("unpacked/lib/libinner.so.2.1")).unwrap();
+    let found = String::from_utf8(verify().stdout).unwrap();
+    assert!(
+        found.contains("lib/libinner.so.2.1: .kpackfs/collect.json lists it, but there is no such file"),
+        "{found}"
+    );
     let text = String::from_utf8(place.collect("gfx1100", &["--explain", "libc.so.6"]).stdout).unwrap();
     assert!(text.starts_with("libc.so.6: left out, needed by ") && text.contains("manylinux_2_28"), "{text}");
     assert_eq!(place.collect("gfx1100", &["--explain", "libnone.so"]).status.code(), Some(2));
