@@ -10,6 +10,7 @@ use super::Summary;
 use crate::gpu::BundleKey;
 use crate::kpack::{ArchiveRope, make_archives};
 use crate::metrics::Progress;
+use crate::opened::thin_gpus;
 use crate::rope::{Materialize, ReadError};
 use crate::source::InputKind;
 use crate::split::Plan;
@@ -82,7 +83,12 @@ impl SizedParts {
             InputKind::Wheel(_) => input.file.as_ref().map(|file| file.size()),
             InputKind::Tree | InputKind::Binary | InputKind::UnpackedWheel(_) | InputKind::Wheels(_) => None,
         };
-        Self { input_wheel_size, ..Self::of_plans(&[plan], wheels) }
+        let mut sized = Self { input_wheel_size, ..Self::of_plans(&[plan], wheels) };
+        // Generic code in a thin wheel serves further GPUs, whose own wheel may have more.
+        if let Some(thin) = thin_gpus(input) {
+            sized.users.retain(|gpu, _| thin.targets().iter().any(|target| BundleKey::of(target).as_str() == gpu));
+        }
+        sized
     }
 
     /// The parts of plans whose outputs are laid over each other when they are installed, such as artifacts.

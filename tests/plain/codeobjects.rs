@@ -340,4 +340,8 @@ fn thin_wheels_of_code_for_a_family() {
     gpus.sort();
     assert_eq!(gpus, ["gfx1200", "gfx1201"]);
     wheel.runs(&["verify", "out/gfx1201"]);
+    let said = wheel.runs(&["inspect", "out"]);
+    let row = said.lines().find(|line| line.trim_start().starts_with("gfx1201 ")).unwrap_or(&said);
+    let wheels: Vec<_> = row.split_whitespace().take(2).collect();
+    assert_eq!(wheels, ["gfx1201", "1"], "a user needs one of them: {said}");
 }
