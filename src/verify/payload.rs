@@ -50,7 +50,8 @@ pub(super) fn check_code(context: &Context<'_>, code: &LookupResults<'_>, is_com
     if stated.is_some_and(|stated| stated.iter().any(is_without_code)) {
         return;
     }
-    if code.with_code.is_empty() && !rest.is_empty() && !is_compared {
+    let lacks_all = code.with_code.is_empty() && !rest.is_empty() && !is_compared;
+    if lacks_all && !rest.iter().any(|path| context.reaches_outer(path)) {
         let place = parts.all.first().map(|part| part.input.location.display().to_string());
         findings.add(Rule::NoCode, place.unwrap_or_default(), REASON);
         return;

@@ -75,6 +75,20 @@ fn a_view_of_an_environment_has_its_code_outside_of_its_packages() {
 }
 
 #[test]
+fn one_directory_of_packages_of_a_view_may_have_no_code() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    put(place, "v/pyvenv.cfg", b"home = /usr/bin\n");
+    put(place, "v/lib/python3.11/site-packages/plain.so", &fixture("plain.so"));
+    put(place, "v/lib/python3.12/site-packages/features.so", &fixture("features.so"));
+    check(place, &["split", "-q", "v", "-o", "s", "--view", "merged/gfx1030"], 0, "");
+    let note = "lib/python3.12/site-packages/features.so: no archive has code for any of its wrappers";
+    check(place, &["verify", "s/merged/gfx1030"], 0, note);
+    fs::remove_dir_all(place.join("s/merged/gfx1030/.kpack")).unwrap();
+    check(place, &["verify", "s/merged/gfx1030"], 1, "[no-code]");
+}
+
+#[test]
 fn a_device_part_alone_is_reported() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
