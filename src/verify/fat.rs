@@ -145,6 +145,8 @@ impl FatInputs {
         }
         let reason = if has_other_build {
             "not compared: --against names it in another version or for another Python only"
+        } else if parts.is_rest {
+            "not compared: of what a wheel installs, --against compares the directory of packages only"
         } else {
             "not compared: --against names no fat input of this distribution"
         };

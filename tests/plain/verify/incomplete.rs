@@ -89,6 +89,27 @@ fn one_directory_of_packages_of_a_view_may_have_no_code() {
 }
 
 #[test]
+fn what_a_wheel_has_outside_of_packages_is_not_compared_with_it() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    put(place, "w/foo/plain.so", &fixture("plain.so"));
+    put(place, "w/foo-1.0.dist-info/METADATA", b"Metadata-Version: 2.1\nName: foo\nVersion: 1.0\n");
+    put(place, "w/foo-1.0.dist-info/WHEEL", b"Wheel-Version: 1.0\nTag: py3-none-any\n");
+    put(place, "w/foo-1.0.dist-info/RECORD", b"");
+    put(place, "t/lib/plain.so", &fixture("plain.so"));
+    put(place, "v/pyvenv.cfg", b"home = /usr/bin\n");
+    for (input, output, to) in [("w", "sw", "v/lib/python3.11/site-packages"), ("t", "st", "v")] {
+        check(place, &["split", "-q", input, "-o", output], 0, "");
+        fs::create_dir_all(place.join(to)).unwrap();
+        for part in ["host", "gfx90a", "gfx1030"] {
+            copy_all(place.join(output).join(part).join("."), place.join(to));
+        }
+    }
+    let note = "v: not compared: of what a wheel installs, --against compares the directory of packages only";
+    check(place, &["verify", "v", "--against", "w"], 0, note);
+}
+
+#[test]
 fn a_device_part_alone_is_reported() {
     let place = tempfile::tempdir().unwrap();
     let place = place.path();
