@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 
 use crate::cli::lists::{ALL, AUTO, pieces};
 use crate::database::{Databases, TORCH_FAT};
-use crate::gpu::{KFD_TOPOLOGY, TargetId, TargetIdError, detect};
+use crate::gpu::{KFD_TOPOLOGY, TargetId, detect};
 use crate::split::{Packaging, Targets};
 
 /// The wanted targets.
@@ -29,7 +29,7 @@ pub(in crate::cli) struct TargetOptions {
     /// Omit these GPUs or families
     ///
     /// For example gfx906, for which compilers make code if no target is named.
-    #[arg(long, value_name = "LIST", value_parser = targets)]
+    #[arg(long, value_name = "LIST", value_parser = excluded)]
     exclude_targets: Vec<TargetList>,
 }
 
@@ -55,8 +55,16 @@ struct TargetList(Vec<TargetId>);
 #[derive(Clone, Debug)]
 struct ChosenTargets(Option<Vec<TargetId>>);
 
-fn targets(text: &str) -> Result<TargetList, TargetIdError> {
-    names(text).into_iter().map(TargetId::typed).collect::<Result<_, _>>().map(TargetList)
+/// Parts have the code for all modes of their GPU, so that a mode alone cannot be left out.
+fn excluded(text: &str) -> anyhow::Result<TargetList> {
+    let target = |name: &str| -> anyhow::Result<TargetId> {
+        let target = TargetId::typed(name)?;
+        if target.features().len() > 0 {
+            bail!("{name}: all code for {} is in one part; name that to omit it", target.processor());
+        }
+        Ok(target)
+    };
+    names(text).into_iter().map(target).collect::<Result<_, _>>().map(TargetList)
 }
 
 /// Looks for the GPUs of this machine while the command line is parsed: a confined command cannot read /sys.
@@ -150,7 +158,14 @@ impl DatabaseOptions {
 mod tests {
     use std::fs;
 
-    use super::{WantedTargets, wanted_at};
+    use super::{WantedTargets, excluded, wanted_at};
+
+    #[test]
+    fn a_mode_alone_is_not_excluded() {
+        assert_eq!(excluded("gfx906,gfx90a").unwrap().0.len(), 2);
+        let error = excluded("gfx906,gfx90a:xnack+").unwrap_err().to_string();
+        assert_eq!(error, "gfx90a:xnack+: all code for gfx90a is in one part; name that to omit it");
+    }
 
     #[test]
     fn words_stand_for_the_gpus_of_this_machine_and_for_all() {
