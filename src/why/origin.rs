@@ -78,14 +78,21 @@ pub(crate) fn source_tree(dist_info: &Path) -> Option<PathBuf> {
     file_of(&direct.url).filter(|tree| direct.dir_info.is_some_and(|info| info.editable) && is_tree(tree))
 }
 
-/// The wheel of a package in this version in a directory.
+/// The wheel of a package in this version in a directory, or in an index, where each project has a directory of its name.
 pub(super) fn wheel_in(directory: &Path, (name, version): &(String, String)) -> Option<PathBuf> {
-    let files = std::fs::read_dir(directory).ok()?.filter_map(Result::ok).map(|entry| entry.path());
-    let is_it = |path: &PathBuf| {
-        let parsed = path.file_name().and_then(|file| WheelName::parse(file.to_str()?).ok());
-        parsed.is_some_and(|it| normalise(&it.distribution) == *name && normalise(&it.version) == normalise(version))
-    };
-    files.filter(is_it).min()
+    let is_it = |it: &WheelName| normalise(&it.distribution) == *name && normalise(&it.version) == normalise(version);
+    let project = directory.file_name().and_then(|it| it.to_str());
+    let is_of_project = |it: &WheelName| project == Some(&normalise(&it.distribution));
+    let index = directory.parent().filter(|_| first_wheel(directory, is_of_project).is_some());
+    let places = [Some(directory.to_owned()), Some(directory.join(name)), index.map(|it| it.join(name))];
+    places.into_iter().flatten().find_map(|place| first_wheel(&place, is_it))
+}
+
+/// The first wheel of a directory, by path, whose name is as wanted.
+fn first_wheel(directory: &Path, is_wanted: impl Fn(&WheelName) -> bool) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(directory).ok()?.filter_map(Result::ok).map(|entry| entry.path());
+    let parsed = |path: &PathBuf| WheelName::parse(path.file_name()?.to_str()?).ok();
+    entries.filter(|path| parsed(path).is_some_and(|name| is_wanted(&name))).min()
 }
 
 /// The directory of a source, if it is on this machine.
@@ -181,7 +188,7 @@ fn sources(text: &str) -> Vec<String> {
 mod tests {
     use std::path::Path;
 
-    use super::{file_of, sources, without_password};
+    use super::{file_of, sources, wheel_in, without_password};
 
     #[test]
     fn sources_of_configurations() {
@@ -197,5 +204,20 @@ mod tests {
         assert_eq!(file_of("file:///a%20b/x%2By.whl").as_deref(), Some(Path::new("/a b/x+y.whl")));
         assert_eq!((file_of("https://x/y"), file_of("file://host/a")), (None, None));
         assert_eq!(without_password("https://user:secret@host:8/a@b"), "https://host:8/a@b");
+    }
+    #[test]
+    fn projects_of_an_index_are_next_to_each_other() {
+        let index = tempfile::tempdir().unwrap();
+        let wheel = index.path().join("amd-foo-device-gfx11/amd_foo_device_gfx11-1.0-py3-none-any.whl");
+        for directory in ["foo", "amd-foo-device-gfx11"] {
+            std::fs::create_dir(index.path().join(directory)).unwrap();
+        }
+        std::fs::write(&wheel, "").unwrap();
+        assert_eq!(wheel_in(&index.path().join("foo"), &("amd-foo-device-gfx11".to_owned(), "1.0".to_owned())), None);
+        std::fs::write(index.path().join("foo/foo-1.0-py3-none-any.whl"), "").unwrap();
+        let package = ("amd-foo-device-gfx11".to_owned(), "1.0".to_owned());
+        for directory in ["", "foo", "amd-foo-device-gfx11"] {
+            assert_eq!(wheel_in(&index.path().join(directory), &package).as_ref(), Some(&wheel), "{directory:?}");
+        }
     }
 }
