@@ -175,8 +175,8 @@ impl Shards {
             if config.validation.error_on_missing_architecture {
                 bail!(lack);
             }
-            // Many components skip some processors. A processor that no component has is probably misspelt.
-            if !self.parts.iter().any(|(_, part)| part.name.family == missing.name.family) {
+            // Many components skip some processors. A processor that none of all components has is probably misspelt.
+            if self.is_whole && !self.parts.iter().any(|(_, part)| part.name.family == missing.name.family) {
                 notes.push(lack);
             }
         }

@@ -95,6 +95,9 @@ fn host_code_once_and_device_code_by_groups() {
     // A group may lack a processor, and a processor a group.
     assert!(said.contains("group gfx9 of config.json wants x_lib_gfx942, which no shard there has"), "{said}");
     assert!(said.contains("shards/b/x_lib_gfx1030: left out: no group has it"), "{said}");
+    // Other components may have it.
+    let of_one = recombine(&place, &["--component", "x_lib", "--force"]);
+    assert!(!of_one.contains("which no shard there has"), "{of_one}");
 }
 
 #[test]
