@@ -60,7 +60,7 @@ impl<'a> Names<'a> {
     pub(super) fn reached(&self, path: &SearchPath, archives: &InputArchives) -> Reached {
         let mut reached = Reached::default();
         let Some((directory, pattern)) = path.split() else { return reached };
-        let directory = match self.resolve(&directory) {
+        let directory = match self.resolve(&self.among_scripts(directory)) {
             Resolved::Entry(directory) => directory,
             Resolved::Outside(link) => {
                 reached.outside.extend(Some(link).filter(|link| self.exists(link)));
@@ -79,6 +79,14 @@ impl<'a> Names<'a> {
             }
         }
         reached
+    }
+
+    /// A directory of archives of programs for Windows. If a wheel has these among its scripts, they seem to be for Linux.
+    fn among_scripts(&self, directory: EntryPath) -> EntryPath {
+        let programs = directory.parent().filter(|it| it.name() == b"Scripts" && is_elsewhere(it));
+        let other = programs.and_then(|it| Some(it.parent()?.child(b"bin").child(directory.name())));
+        let is_there = |it: &EntryPath| self.children.contains_key(it);
+        other.filter(|other| is_there(other) && !is_there(&directory)).unwrap_or(directory)
     }
 
     /// The file at a path.

@@ -91,17 +91,19 @@ fn code_of_every_scheme_is_found_where_installers_put_it() {
 /// Other versions put archives of programs into `scripts`.
 #[test]
 fn archives_among_scripts_are_joined() {
-    let out = split_of(&[("scripts/tool", "exe-pie")]);
-    let [host, device] = ["fat-", "amd_fat_device_gfx90a-"].map(|start| wheel(&out, start));
-    let place = tempfile::tempdir().unwrap();
-    let old = place.path().join(device.file_name().unwrap());
-    let mut from = zip::ZipArchive::new(fs::File::open(&device).unwrap()).unwrap();
-    let mut to = zip::ZipWriter::new(fs::File::create(&old).unwrap());
-    for number in 0..from.len() {
-        let member = from.by_index(number).unwrap();
-        let name = member.name().unwrap().replace(".data/data/bin/", ".data/scripts/");
-        to.raw_copy_file_rename(member, name).unwrap();
+    for (tool, name, programs) in [("scripts/tool", "exe-pie", "bin"), ("scripts/tool.exe", "win.exe", "Scripts")] {
+        let out = split_of(&[(tool, name)]);
+        let [host, device] = ["fat-", "amd_fat_device_gfx90a-"].map(|start| wheel(&out, start));
+        let place = tempfile::tempdir().unwrap();
+        let old = place.path().join(device.file_name().unwrap());
+        let mut from = zip::ZipArchive::new(fs::File::open(&device).unwrap()).unwrap();
+        let mut to = zip::ZipWriter::new(fs::File::create(&old).unwrap());
+        for number in 0..from.len() {
+            let member = from.by_index(number).unwrap();
+            let name = member.name().unwrap().replace(&format!(".data/data/{programs}/"), ".data/scripts/");
+            to.raw_copy_file_rename(member, name).unwrap();
+        }
+        to.finish().unwrap();
+        succeeds(program().args(["inspect", "--no-cache", "--require", "gfx90a"]).args([host, old]));
     }
-    to.finish().unwrap();
-    succeeds(program().args(["inspect", "--no-cache", "--require", "gfx90a"]).args([host, old]));
 }
