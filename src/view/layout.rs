@@ -40,7 +40,7 @@ pub fn lay_out_listed(
     thin_views: &ThinViews,
 ) -> anyhow::Result<(Tree, Vec<ThinWheelOfView>)> {
     let mut tree = Tree::new(Attributes { mode: 0o755, ..planned.input.root });
-    show_wheels(&mut tree, planned.input, planned.wheels)?;
+    show_wheels(&mut tree, planned.wheels)?;
     let thin = lay_out_at(&mut tree, &EntryPath::root(), planned, arch, thin_views)?;
     Ok((tree, thin))
 }
@@ -77,8 +77,8 @@ pub fn lay_out_at(
     let mut layers = Layers { dist_info: None, wheel: None, host: overlay.host, devices: overlay.devices };
     let binaries = Arc::new(FatBinaries::new(input, plan, &served.listed));
     let thin = wheels.and_then(|wheels| ThinWheels::new(wheels, &binaries, &plan.modes, is_installed));
-    if let Some(thin) = &thin {
-        lay_out_thin_wheel(tree, input, thin, &mut layers)?;
+    if let Some((thin, wheels)) = thin.as_ref().zip(wheels) {
+        lay_out_thin_wheel(tree, input, thin, wheels.readers, &mut layers)?;
     }
     show_fat(tree, base, planned)?;
     let thin = ThinLayout::new(tree, first, served, layers, plan, binaries, thin);
@@ -179,6 +179,7 @@ fn lay_out_thin_wheel(
     tree: &mut Tree,
     input: &Input,
     thin: &Arc<ThinWheels>,
+    readers: Attributes,
     layers: &mut Layers,
 ) -> anyhow::Result<()> {
     let attributes = dist_info_attributes(input);
@@ -200,7 +201,7 @@ fn lay_out_thin_wheel(
     layers.dist_info = Some(DistInfo { layer: dist_info, metadata, record, statement });
     let directory = tree.layer(input.root)?;
     let name = EntryPath::root().child(thin.host.file_name()?.as_bytes());
-    let wheel = tree.insert(directory, &name, input.readers(), empty())?;
+    let wheel = tree.insert(directory, &name, readers, empty())?;
     tree.set_origin(wheel, Origin::made(OriginKind::Wheel));
     layers.wheel = Some((directory, wheel));
     Ok(())
@@ -311,12 +312,11 @@ fn dist_info_attributes(input: &Input) -> impl Fn(&EntryPath) -> Attributes {
 }
 
 /// Adds the directories of `.whl` files.
-pub(super) fn show_wheels(tree: &mut Tree, input: &Input, wheels: Option<&WheelSet>) -> anyhow::Result<()> {
+pub(super) fn show_wheels(tree: &mut Tree, wheels: Option<&WheelSet>) -> anyhow::Result<()> {
     let Some(wheels) = wheels else { return Ok(()) };
-    let attributes = input.readers();
     let mut add = |place: &str, name: &str, body: Body, kind| -> Result<(), TreeError> {
         let path = below(&EntryPath::root(), &[place, name]);
-        let node = tree.insert(ROOT, &path, attributes, NodeKind::file(body))?;
+        let node = tree.insert(ROOT, &path, wheels.readers, NodeKind::file(body))?;
         tree.set_origin(node, Origin::made(kind));
         Ok(())
     };

@@ -41,28 +41,22 @@ pub struct ListedWheel {
 impl ListedWheel {
     /// The wheels of a split, except the fat one: an installer could not tell that from the host wheel.
     pub fn of_split(input: &Input, wheels: &WheelSet) -> anyhow::Result<Vec<Self>> {
-        let attributes = input.readers();
         let listed = |part: &Arc<WheelPart>| {
             let name = part.file_name()?;
             let metadata = part.dist_info.iter().find(|file| file.path.name() == METADATA);
             let metadata = metadata.map(|file| Arc::clone(&file.digest.content));
             let body = Body::Made(Arc::new(WheelBody(Arc::clone(part))));
             let identity = wheels.identity(&name);
-            Self::made(&name, input, metadata, body, attributes, identity)
+            Self::made(&name, input, metadata, body, wheels.readers, identity)
         };
         wheels.hosts.iter().chain(wheels.devices.values()).map(listed).collect()
     }
 
     /// A thin wheel of a split.
-    pub fn thin(
-        input: &Input,
-        wheels: &WheelSet,
-        thin: &ThinWheelOfView,
-        attributes: Attributes,
-    ) -> anyhow::Result<Self> {
+    pub fn thin(input: &Input, wheels: &WheelSet, thin: &ThinWheelOfView) -> anyhow::Result<Self> {
         let name = thin.file_name()?;
         let identity = wheels.identity(&format!("{} {name}", thin.gpus));
-        Self::made(&name, input, thin.metadata()?, thin.body(), attributes, identity)
+        Self::made(&name, input, thin.metadata()?, thin.body(), wheels.readers, identity)
     }
 
     /// A wheel as it is.
@@ -184,9 +178,8 @@ impl PackageIndexes {
         seconds: i64,
     ) -> anyhow::Result<()> {
         self.wheels.extend(ListedWheel::of_split(input, wheels)?.into_iter().map(|wheel| wheel.dated(seconds)));
-        let attributes = input.readers();
         for wheel in thin {
-            let listed = ListedWheel::thin(input, wheels, wheel, attributes)?.dated(seconds);
+            let listed = ListedWheel::thin(input, wheels, wheel)?.dated(seconds);
             self.thin.entry(wheel.gpus.to_string()).or_default().push(listed);
         }
         Ok(())

@@ -19,7 +19,7 @@ use crate::kpack::{dropped_size, make_archives, read_together, unmade_size};
 use crate::metrics::Progress;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError};
-use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
+use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind};
 use crate::split::{Destination, Plan, SplitFacts, SplitId, Statement};
 use crate::text::more;
 use crate::wheel::{Paths, Requirements, VariantLabel, WheelError, normalise};
@@ -65,6 +65,8 @@ pub struct WheelSet {
     /// Identifies everything that the wheels depend on.
     identity: Option<Identity>,
     wheels: Arc<Wheels>,
+    /// The attributes of wheels and of other files that those can read who can read all of the input.
+    pub(crate) readers: Attributes,
     /// The original binaries that are rewritten.
     originals: Vec<(EntryPath, Arc<dyn Content>)>,
 }
@@ -136,6 +138,7 @@ impl WheelSet {
             split_id,
             identity,
             wheels,
+            readers: input.readers(),
             originals: originals(input, plan),
         }))
     }
