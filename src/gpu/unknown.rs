@@ -16,7 +16,8 @@ impl TargetId {
             b'a'..=b'z' | b'0'..=b'9' => char::from(byte).to_string(),
             other => format!(".{other:02x}"),
         };
-        let mut escaped: String = id.bytes().map(escape).collect();
+        // What is behind as many bytes is not kept.
+        let mut escaped: String = id.bytes().take(MAX_ESCAPED + 1).map(escape).collect();
         if escaped.len() > MAX_ESCAPED {
             escaped = format!("{}.{:016x}", escaped.split_at(MAX_ESCAPED).0, hash(id.as_bytes()));
         }
