@@ -81,7 +81,10 @@ impl RequestEntry for DeviceEntry {
     }
 
     fn room(&mut self, size: usize) -> &mut [u8] {
-        self.payload.resize(size, 0);
+        // New memory is zero already, and often much larger than the payload of the request.
+        if self.payload.len() < size {
+            self.payload = vec![0; size];
+        }
         &mut self.payload
     }
 
