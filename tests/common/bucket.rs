@@ -315,7 +315,7 @@ impl Stored {
                 let least = parts.values().rev().skip(1).map(Vec::len).min();
                 assert!(least.is_none_or(|least| least >= 5 << 20), "a part of {least:?} bytes");
                 let (kind, cache) = self.headers.remove(id).unwrap();
-                self.keep(key, parts.into_values().flatten().collect(), kind, cache);
+                self.keep(key, parts.into_values().collect::<Vec<_>>().concat(), kind, cache);
                 Answer::of(200, "<CompleteMultipartUploadResult></CompleteMultipartUploadResult>")
             }
             ("DELETE", Some(id)) => {
