@@ -10,7 +10,7 @@ pub(crate) mod server;
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
@@ -152,6 +152,11 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
+}
+
+/// So many zeros. The kernel makes them: `io::repeat` writes byte by byte without optimization.
+pub(crate) fn zeros(count: u64) -> impl Read {
+    fs::File::open("/dev/zero").unwrap().take(count)
 }
 
 /// A code object of 4096 bytes for the GPU with this `EF_AMDGPU_MACH`.

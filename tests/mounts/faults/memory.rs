@@ -1,12 +1,12 @@
 //! Memory whose size depends on the input stays within the budget, and is freed when the process is idle.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::mounts::{Mount, bounded};
-use crate::common::{run, skipped};
+use crate::common::{run, skipped, zeros};
 
 /// KiB that a process may take above the budget: its code, stacks and tables. A build for tests takes 34 MiB of a small input, and some more
 /// where the kernel maps more of the program with each page that is needed.
@@ -124,7 +124,7 @@ fn bomb(place: &Path, objects: &[(&str, u64)], window: u32) -> Option<PathBuf> {
     encoder.set_pledged_src_size(Some(end)).unwrap();
     encoder.include_contentsize(true).unwrap();
     encoder.write_all(&table).unwrap();
-    io::copy(&mut io::repeat(0).take(end - 4096), &mut encoder).unwrap();
+    io::copy(&mut zeros(end - 4096), &mut encoder).unwrap();
     let body = encoder.finish().unwrap();
     let mut bundle = b"CCOB\x03\0\x01\0".to_vec();
     for field in [32 + body.len() as u64, end, 0] {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Costly;
 use super::binaries::library;
+use crate::common::zeros;
 
 pub(super) fn directory(place: &Path, scale: usize) -> Costly {
     let (tree, count) = (place.join("tree"), 2000 * scale);
@@ -75,7 +76,7 @@ fn wheel_at(path: PathBuf, members: impl Iterator<Item = (String, Vec<u8>)>, cla
 }
 
 fn miniz(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
+    let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(bytes).ok()?;
     encoder.finish().ok()
 }
@@ -197,8 +198,7 @@ pub(super) fn window(place: &Path, _: usize) -> Costly {
     encoder.window_log(27).unwrap();
     let size = 160 << 20;
     let mut tar = ::tar::Builder::new(encoder);
-    tar.append(&header(::tar::EntryType::Regular, "zeros", size), std::io::Read::take(std::io::repeat(0), size))
-        .unwrap();
+    tar.append(&header(::tar::EntryType::Regular, "zeros", size), zeros(size)).unwrap();
     tar.into_inner().unwrap().finish().unwrap();
     Costly { window: 128 << 20, ..Costly::new(path, 1, 5) }
 }

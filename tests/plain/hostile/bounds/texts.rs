@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use kpackfs::artifact::{Kpm, KpmEntry};
@@ -47,16 +48,9 @@ pub(super) fn metadata(place: &Path, _: usize) -> Costly {
     )
 }
 
-fn wheel_text(bytes: usize) -> Vec<u8> {
-    let mut text = b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\n".to_vec();
-    while text.len() < bytes {
-        text.extend(b"Tag: py3-none-any\n");
-    }
-    text
-}
-
 pub(super) fn wheel_file(place: &Path, _: usize) -> Costly {
-    wheel_with(place, "WHEEL", wheel_text(100 << 20))
+    let tags = "Tag: py3-none-any\n".repeat(6 << 20);
+    wheel_with(place, "WHEEL", format!("Wheel-Version: 1.0\nRoot-Is-Purelib: false\n{tags}").into())
 }
 
 pub(super) fn statement(place: &Path, _: usize) -> Costly {
@@ -129,8 +123,9 @@ pub(super) fn index(place: &Path, _: usize) -> Costly {
     fs::write(tree.join("lib/x.so"), library()).unwrap();
     fs::create_dir_all(place.join("cache")).unwrap();
     let index = Index::open(&place.join("cache"), &tree);
+    let zeros = vec![0; 1 << 20];
     for number in 0..40 {
-        index.put(RecordKind::Plain, &Identity([number; 16]), &vec![0_u32; 1 << 20]);
+        index.put(RecordKind::Plain, &Identity([number; 16]), &serde_bytes::Bytes::new(&zeros));
     }
     // Records of nothing.
     for number in 0..100_000 {
@@ -166,7 +161,8 @@ pub(super) fn catalogue(place: &Path, _: usize) -> Costly {
     fs::create_dir_all(&library_of).unwrap();
     fs::write(place.join("tree/lib/librocblas.so.5"), library()).unwrap();
     let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
-    std::io::copy(&mut std::io::Read::take(std::io::repeat(0x91), 1 << 30), &mut encoder).unwrap();
+    let piece = vec![0x91; 1 << 20];
+    (0..1 << 10).for_each(|_| encoder.write_all(&piece).unwrap());
     fs::write(library_of.join("TensileLibrary_lazy_gfx942.dat.zlib"), encoder.finish().unwrap()).unwrap();
     Costly::new(place.join("tree"), 10, 100)
 }
