@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -42,13 +43,14 @@ pub(crate) fn noise(length: usize, seed: u32) -> Vec<u8> {
 
 /// Writes the files of an input: fat libraries, data that is deflated in a wheel, and data that is stored (`.bin`).
 pub(crate) fn tree(place: &Path) -> PathBuf {
+    static DATA: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| [noise(3_500_000, 1), noise(3_000_000, 2)]);
     let tree = place.join("tree");
     let write = |name: &str, bytes: &[u8]| common::put(tree.join(name), bytes);
     for name in ["plain.so", "mixed.so", "compressed.so"] {
         write(&format!("demo/lib/{name}"), &fixture(name));
     }
-    write("demo/deflated.txt", &noise(3_500_000, 1));
-    write("demo/stored.bin", &noise(3_000_000, 2));
+    write("demo/deflated.txt", &DATA[0]);
+    write("demo/stored.bin", &DATA[1]);
     write("demo/small.txt", b"hello");
     write("demo-1.0.dist-info/METADATA", b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n");
     write("demo-1.0.dist-info/WHEEL", b"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-any\n");
@@ -58,8 +60,14 @@ pub(crate) fn tree(place: &Path) -> PathBuf {
 
 /// The same files as a wheel.
 pub(crate) fn wheel(place: &Path) -> PathBuf {
+    static WHEEL: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let place = tempfile::tempdir().unwrap();
+        let wheel = place.path().join("wheel");
+        run(Command::new("python3").args(["tests/wheel_oracle.py", "pack"]).arg(tree(place.path())).arg(&wheel));
+        fs::read(wheel).unwrap()
+    });
     let wheel = place.join("demo-1.0-py3-none-any.whl");
-    run(Command::new("python3").args(["tests/wheel_oracle.py", "pack"]).arg(tree(place)).arg(&wheel));
+    common::put(&wheel, &*WHEEL);
     wheel
 }
 

@@ -199,7 +199,7 @@ fn an_input_on_a_failing_disk_gives_errors_until_the_disk_works_again() {
     let place = tempfile::tempdir().unwrap();
     let names = ["demo-1.0-py3-none-any.whl", "demo/deflated.txt"];
     let packed = wheel(place.path());
-    let plain = place.path().join("tree").join(names[1]);
+    let plain = tree(place.path()).join(names[1]);
     for (name, file, at) in [(names[0], packed, names[0]), (names[1], plain, "")] {
         let disk = tempfile::tempdir().unwrap();
         let fails = Arc::new(AtomicBool::new(false));

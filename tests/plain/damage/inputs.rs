@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use md5::{Digest, Md5};
 
@@ -61,10 +62,12 @@ fn code(processor: u8) -> Vec<u8> {
 
 /// The uncompressed bundle of all tests.
 pub(crate) fn bundle() -> Vec<u8> {
-    let code: Vec<_> =
-        [0x2f, 0x3f, 0x4c].into_iter().zip(TARGETS).map(|(flags, target)| (target, code(flags))).collect();
-    let ids: Vec<_> = code.iter().map(|(target, _)| format!("hipv4-amdgcn-amd-amdhsa--{target}")).collect();
-    plain(&ids.iter().zip(&code).map(|(id, (_, code))| (id.as_str(), code.as_slice())).collect::<Vec<_>>())
+    static BUNDLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let ids = TARGETS.map(|target| format!("hipv4-amdgcn-amd-amdhsa--{target}"));
+        let code = [0x2f, 0x3f, 0x4c].map(code);
+        plain(&ids.iter().zip(&code).map(|(id, code)| (id.as_str(), code.as_slice())).collect::<Vec<_>>())
+    });
+    BUNDLE.clone()
 }
 
 /// A compressed content, and where its blocks begin.
