@@ -56,7 +56,9 @@ fn count(directory: &std::path::Path) -> usize {
 fn interrupt(place: &Place, files: usize, signal: Signal) -> bool {
     let mut child = start(place, &SPLIT);
     let is_reached = |place: &Place| hidden(place).iter().any(|name| count(&place.at("out").join(name)) >= files);
-    while child.try_wait().unwrap().is_none() && !is_reached(place) {}
+    while child.try_wait().unwrap().is_none() && !is_reached(place) {
+        std::thread::yield_now();
+    }
     kill_process(Pid::from_child(&child), signal).ok();
     child.wait().unwrap().signal() == Some(signal.as_raw())
 }
@@ -156,7 +158,9 @@ fn every_command_that_writes_leaves_all_or_nothing() {
             // Small output may be complete before the signal comes.
             let is_ended = (0..5).any(|_| {
                 let mut child = start(&place, arguments);
-                while child.try_wait().unwrap().is_none() && !is_writing(&place) {}
+                while child.try_wait().unwrap().is_none() && !is_writing(&place) {
+                    std::thread::yield_now();
+                }
                 kill_process(Pid::from_child(&child), signal).ok();
                 let is_ended = child.wait().unwrap().signal() == Some(signal.as_raw());
                 assert!(!is_writing(&place), "{arguments:?}, {signal:?}");
