@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 use crate::common::{copy_all, run};
 use tempfile::TempDir;
@@ -37,6 +38,28 @@ fn unpacked(root: &Path, name: &str, requires: &str, file: &str, content: &[u8])
     put(&format!("{info}/RECORD"), names.map(|name| format!("{name},,\n")).concat().as_bytes());
 }
 
+/// The directory that a Python in this virtual environment installs packages in.
+fn site(environment: &Path) -> PathBuf {
+    let print = "import sysconfig; print(sysconfig.get_paths()['platlib'])";
+    run(Command::new(environment.join("bin/python")).args(["-c", print])).trim().into()
+}
+
+/// Where pip is for all environments: it takes seconds to install, and most of the time to copy an environment.
+fn pip() -> &'static Path {
+    static PIP: LazyLock<PathBuf> = LazyLock::new(|| {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let place = directory.join(run(Command::new("python3").arg("--version")).trim());
+        if !place.exists() {
+            let made = tempfile::tempdir_in(directory).unwrap();
+            run(Command::new("python3").args(["-m", "venv"]).arg(made.path()));
+            // Another process may have made it meanwhile.
+            fs::rename(made.path(), &place).ok();
+        }
+        site(&place)
+    });
+    &PIP
+}
+
 impl Environment {
     fn new() -> Self {
         Self::of("plain.so", "device-gfx1030,device-gfx90a")
@@ -53,12 +76,11 @@ impl Environment {
         let zip = "import shutil, sys; shutil.make_archive(sys.argv[1], 'zip', sys.argv[2])";
         run(Command::new("python3").args(["-c", zip]).arg(at("b")).arg(at("bootstrap")));
         fs::rename(at("b.zip"), at("wheels/rocm_bootstrap-1.0-py3-none-any.whl")).unwrap();
-        run(Command::new("python3").args(["-m", "venv"]).arg(at("venv")));
-        let python = at("venv/bin/python");
-        let site = run(Command::new(&python).args(["-c", "import sysconfig; print(sysconfig.get_paths()['platlib'])"]));
-        let environment = Self { site: site.trim().into(), place };
-        let all = ["-m", "pip", "install", "-q", &format!("fat[{extras}]")];
-        run(environment.offline(&mut Command::new(python)).args(all));
+        run(Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(at("venv")));
+        let site = site(&at("venv"));
+        fs::write(site.join("pip.pth"), pip().to_str().unwrap()).unwrap();
+        let environment = Self { place, site };
+        environment.pip(&["install", &format!("fat[{extras}]")]);
         environment.copy("venv", "backup");
         environment
     }
