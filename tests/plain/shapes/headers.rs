@@ -16,8 +16,8 @@ use crate::shapes::shown::{Shown, content, program_headers, whole, word};
 
 const MARKER: &[u8] = b"the marker";
 
-/// The number of pairs of changes that are tried for each single change.
-const PAIRS: usize = 1;
+/// The number of single changes for each of which a pair of changes is tried.
+const SINGLES: usize = 4;
 
 /// Scans and splits the file, whatever it is taken for. Returns whether that succeeds; panics if the result is
 /// inconsistent.
@@ -76,7 +76,7 @@ fn mutate(name: &str, bytes: &[u8], places: &[usize]) {
         let other = &singles[(index * 104_729 + index / 3) % singles.len()];
         vec![one.clone(), other.clone()]
     };
-    let pairs = (0..singles.len() * PAIRS).map(pair);
+    let pairs = (0..singles.len() / SINGLES).map(pair);
     let all: Vec<_> = singles.iter().map(|single| vec![single.clone()]).chain(pairs).collect();
     let panics = AtomicUsize::new(0);
     let split = all.par_iter().filter(|changes| {
