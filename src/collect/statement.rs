@@ -37,11 +37,11 @@ struct StatedCollection {
 struct StatedFiles {
     #[serde(deserialize_with = "few_names")]
     gpu_targets: Vec<String>,
-    files: Vec<StatedFile>,
+    files: Vec<CollectedPath>,
 }
 
 #[derive(Deserialize)]
-struct StatedFile {
+struct CollectedPath {
     path: String,
     reason: String,
 }
@@ -52,7 +52,7 @@ pub fn collected_files(result: &Input) -> Vec<EntryPath> {
     let bytes = result.content(&place().1).and_then(|content| WholeFile::of(Parser::Collection, &**content).ok());
     let stated = bytes.and_then(|bytes| serde_json::from_slice::<StatedFiles>(&bytes).ok());
     let Some(StatedFiles { gpu_targets, files }) = stated else { return Vec::new() };
-    let is_here = |file: &StatedFile| gpu_targets.len() < 2 || !["archive", "data"].contains(&&*file.reason);
+    let is_here = |file: &CollectedPath| gpu_targets.len() < 2 || !["archive", "data"].contains(&&*file.reason);
     files.iter().filter(|file| is_here(file)).filter_map(|file| EntryPath::new(file.path.as_bytes()).ok()).collect()
 }
 
