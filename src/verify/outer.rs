@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use rocm_kpack::{Marker, search};
 
-use super::context::Context;
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::resolve;
@@ -18,17 +17,6 @@ pub(super) struct OuterArchives {
     pub(super) site: EntryPath,
     /// The archives, by their paths in the environment.
     pub(super) archives: Arc<Vec<(EntryPath, ArchiveReader)>>,
-}
-
-impl Context<'_> {
-    /// Whether a split binary finds archives of the environment, which may have the code of other directories of packages only.
-    pub(super) fn reaches_outer(&self, path: &EntryPath) -> bool {
-        let Some((outer, wrappers)) = self.parts.outer.as_ref().zip(self.binaries.split.get(path)) else {
-            return false;
-        };
-        let directory = path.parent().unwrap_or_else(EntryPath::root);
-        wrappers.iter().flatten().any(|request| outer.are_reached(&directory, &request.marker))
-    }
 }
 
 impl OuterArchives {

@@ -51,7 +51,7 @@ pub(super) fn check_code(context: &Context<'_>, code: &LookupResults<'_>, is_com
         return;
     }
     let lacks_all = code.with_code.is_empty() && !rest.is_empty() && !is_compared;
-    if lacks_all && !rest.iter().any(|path| context.reaches_outer(path)) {
+    if lacks_all && !rest.iter().all(|path| reaches_outer(context, path)) {
         let place = parts.all.first().map(|part| part.input.location.display().to_string());
         findings.add(Rule::NoCode, place.unwrap_or_default(), REASON);
         return;
@@ -75,6 +75,15 @@ pub(super) fn check_code(context: &Context<'_>, code: &LookupResults<'_>, is_com
             _ => note_without_code(&label, findings),
         }
     }
+}
+
+/// Whether a split binary finds archives of the environment, which may have the code of other directories of packages only.
+fn reaches_outer(context: &Context<'_>, path: &EntryPath) -> bool {
+    let Some((outer, wrappers)) = context.parts.outer.as_ref().zip(context.binaries.split.get(path)) else {
+        return false;
+    };
+    let directory = path.parent().unwrap_or_else(EntryPath::root);
+    wrappers.iter().flatten().any(|request| outer.are_reached(&directory, &request.marker))
 }
 
 /// Whether an archive has code under the path of a binary, for which no wrapper asks.
