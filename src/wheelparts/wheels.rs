@@ -113,13 +113,12 @@ impl WheelSet {
                 SplitWheel::Host | SplitWheel::Variant(_) | SplitWheel::Thin { .. } => hosts.push(part),
             }
         }
-        let mut warnings = wheels.warnings();
+        let (mut warnings, links) = (wheels.warnings(), warnings_of_symlinks(input));
         warnings.extend(unread);
         warnings.extend(warning_of_missing(&not_given));
         if let Some(host) = hosts.first() {
             warnings.extend(host.warnings()?);
         }
-        let links = warnings_of_symlinks(input);
         let has_symlinks = !links.is_empty();
         warnings.extend(links);
         let of_options = identity_of_options(options, &names);
