@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scikit-rf 2.2.0 (PyPI): Touchstone files of version 1, whose impedances (Z), admittances (Y) and hybrid parameters (H, G) are normalized by the
-# resistance R of the option line, and the same networks in files of version 2, which has them in ohms and siemens.
+# scikit-rf 2.2.0 (PyPI): Touchstone files of version 1, whose parameters Z, Y, H and G are normalized by the
+# resistance R of the option line. Files of version 2 have the same networks in ohms and siemens.
 # Expected: Z11 * R, Y11 / R, H11 * R, H22 / R, G11 / R and G22 * R, as the specification says, so a network that was written is the one that is read.
 # Seen: all parameters are multiplied by R, so what has 100 ohms has 0.04 after it was written as Y and read again: the writer has it right.
 . "$(dirname "$0")/common.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# SimpleITK 2.5.7, dcm2niix 1.0.20260724, nibabel 5.4.2 and pydicom 3.0.2 (PyPI): a PET image in one file (Enhanced PET), each of whose frames has a scale
-# of its own (Rescale Slope), as the activity differs, and a distribution of dose (RT Dose) in steps of Dose Grid Scaling, whose frames are 3 and 6 mm apart.
+# SimpleITK 2.5.7, dcm2niix 1.0.20260724, nibabel 5.4.2 and pydicom 3.0.2 (PyPI): a PET image in one file (Enhanced PET), whose frames have a scale each
+# (Rescale Slope), as the activity differs. Then a distribution of dose (RT Dose) in steps of Dose Grid Scaling, whose frames are 3 and 6 mm apart.
 # Expected: each frame times its scale; dose in grays, with each frame at its place or an error.
 # Seen: SimpleITK scales all frames by the slope of the first, so 2000 is 500; dcm2niix has it right. Neither applies the scale of dose, so 1 Gy is 1000;
 # for SimpleITK the frames are 3 mm apart all along, for dcm2niix 1 mm, so the last dose lies 3 or 7 mm away. All with success.
