@@ -14,6 +14,9 @@ use crate::rope::Content;
 /// First word of a SPIR-V module.
 const SPIRV_MAGIC: u32 = 0x0723_0203;
 
+/// First words of LLVM bitcode, and of bitcode in a wrapper ("LLVM Bitcode File Format").
+const BITCODE_MAGICS: [u32; 2] = [0xDEC0_4342, 0x0B17_C0DE];
+
 /// `e_ident[EI_ABIVERSION]` of code object version 4, the first whose header states all features.
 const ABI_VERSION_4: u8 = 2;
 
@@ -35,25 +38,28 @@ pub(crate) type CodeDamage = BTreeMap<Option<TargetId>, String>;
 /// The problem with `code` as a code object for `target`. `code` is its first [`CODE_HEADER`] bytes, or all of it if it
 /// is shorter.
 pub fn code_problem(code: &[u8], target: &TargetId) -> Option<String> {
+    // Code that needs a feature in one state is wrong unless the target names that state.
+    let lacks = |own: &TargetId| own.features().any(|feature| target.features().all(|named| named != feature));
+    let with_feature = || code_target(code).filter(|own| !target.is_unknown() && lacks(own));
+    code_of_other(code, target).or_else(|| with_feature().map(|own| format!("it is code for {own}")))
+}
+
+/// The problem with what is no code for the processor of `target`, whatever features it needs. Empty code is allowed.
+fn code_of_other(code: &[u8], target: &TargetId) -> Option<String> {
     if code.is_empty() || target.is_unknown() {
         return None;
     }
     if is_spirv(code) {
         return (!target.is_spirv()).then(|| "it is SPIR-V".to_owned());
     }
+    if is_bitcode(code) {
+        return Some("it is LLVM bitcode, which was not linked".to_owned());
+    }
     if header(code).is_none() {
         return Some("it is neither an AMDGPU ELF file nor SPIR-V".to_owned());
     }
     // Processors that are not known are not judged, as there will be more.
     let Some(own) = code_target(code) else { return names_no_gpu(code).then(|| "it is code for no GPU".to_owned()) };
-    // Code that needs a feature in one state is wrong unless the target names that state.
-    let has_features = || own.features().all(|feature| target.features().any(|named| named == feature));
-    code_of_other(code, target).or_else(|| (!has_features()).then(|| format!("it is code for {own}")))
-}
-
-/// The problem with code of another processor than `target`.
-pub(crate) fn code_of_other(code: &[u8], target: &TargetId) -> Option<String> {
-    let own = code_target(code).filter(|_| !target.is_unknown())?;
     let is_candidate = || target.candidates().iter().any(|candidate| candidate.processor() == own.processor());
     // Before it had a number of its own, code for gfx1250-strict had that of gfx1250.
     (!target.is_same_gpu(&own) && !is_candidate()).then(|| format!("it is code for {own}"))
@@ -95,8 +101,8 @@ fn end_of_tables(header: &FileHeader64<LE>) -> Option<u64> {
     Some(sections.max(segments))
 }
 
-/// Why nothing can load a code object: it is no little-endian 64-bit file, not linked, truncated, or of another processor than
-/// that under whose name it is found.
+/// Why nothing can load a code object: it is no little-endian 64-bit file, not linked, truncated, or no code for the processor
+/// under whose name it is found.
 pub(crate) fn code_damage(content: &dyn Content, target: Option<&TargetId>) -> Option<String> {
     let beginning = content.beginning(CODE_BEGINNING).map_err(|error| error.to_string());
     beginning.map_or_else(Some, |beginning| {
@@ -147,7 +153,16 @@ pub(crate) fn tells_features(code: &[u8]) -> bool {
 }
 
 fn is_spirv(code: &[u8]) -> bool {
-    code.first_chunk().is_some_and(|word| u32::from_le_bytes(*word) == SPIRV_MAGIC)
+    first_word(code) == Some(SPIRV_MAGIC)
+}
+
+/// Whether this is the beginning of LLVM bitcode, plain or in a wrapper.
+pub(crate) fn is_bitcode(code: &[u8]) -> bool {
+    first_word(code).is_some_and(|word| BITCODE_MAGICS.contains(&word))
+}
+
+fn first_word(code: &[u8]) -> Option<u32> {
+    code.first_chunk().map(|word| u32::from_le_bytes(*word))
 }
 
 /// The header of an AMDGPU ELF file.
@@ -204,7 +219,7 @@ fn features(header: &FileHeader64<LE>) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{code_problem as problem, code_target, damage_by_beginning, loaded_code_problem};
+    use super::{code_of_other, code_problem as problem, code_target, damage_by_beginning, loaded_code_problem};
 
     fn code(mach: u8, features: u8) -> Vec<u8> {
         let mut code = vec![0; 64];
@@ -317,8 +332,15 @@ mod tests {
         assert!(problem(&spirv, &"gfx942".parse().unwrap()).is_some());
         assert_eq!(problem(&[], &"gfx942".parse().unwrap()), None);
         assert!(problem(b"hello", &"gfx942".parse().unwrap()).is_some());
+        for magic in [*b"BC\xc0\xde", [0xde, 0xc0, 0x17, 0x0b]] {
+            assert!(problem(&magic, &"gfx90a".parse().unwrap()).unwrap().contains("bitcode"));
+        }
         let mut host = code(0x3f, 0);
         host[18] = 62;
-        assert!(problem(&host, &"gfx90a".parse().unwrap()).is_some());
+        // Whatever features code needs, this is judged alike.
+        for problem in [problem, code_of_other] {
+            assert!(problem(&host, &"gfx90a".parse().unwrap()).is_some());
+            assert_eq!(problem(&[], &"gfx90a".parse().unwrap()), None);
+        }
     }
 }

@@ -573,6 +573,29 @@ fn truncated_code_in_a_bundle_is_missing_for_its_gpu() {
     }
 }
 
+/// What an entry of a bundle names may be no code at all. A split keeps it.
+#[test]
+fn what_is_no_code_in_a_bundle_is_missing_for_its_gpu() {
+    let place = tempfile::tempdir().unwrap();
+    let library = fixture("plain.so");
+    let start = memchr::memmem::find(&library, b"__CLANG_OFFLOAD_BUNDLE__").unwrap();
+    let id = memchr::memmem::find(&library, b"hipv4-amdgcn-amd-amdhsa--gfx90a").unwrap();
+    let offset = u64::from_le_bytes(library[id - 24..id - 16].try_into().unwrap());
+    let at = start + usize::try_from(offset).unwrap();
+    for (bytes, reason) in [
+        (&b"BC\xc0\xde"[..], "the code object for gfx90a: it is LLVM bitcode, which was not linked"),
+        (&[0; 64], "the code object for gfx90a: it is neither an AMDGPU ELF file nor SPIR-V"),
+    ] {
+        let mut other = library.clone();
+        other[at..at + bytes.len()].copy_from_slice(bytes);
+        put(place.path(), "tree/lib/liba.so", &other);
+        let found = coverage(place.path(), &["tree", "--require", "gfx90a"], 1);
+        assert_eq!(failures(&found), [["library", "lib/liba.so", "gfx90a"]]);
+        assert!(found["failures"][0]["reason"].as_str().unwrap().contains(reason), "{found}");
+        coverage(place.path(), &["tree", "--require", "gfx1030"], 0);
+    }
+}
+
 /// A split moves files of databases unchanged.
 #[test]
 fn verify_names_truncated_code_that_the_input_had() {

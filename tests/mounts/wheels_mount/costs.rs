@@ -168,6 +168,8 @@ fn inspect_inflates_uncompressed_code_once() {
         header[..9].copy_from_slice(b"\x7fELF\x02\x01\x01\x40\x03");
         header[18..20].copy_from_slice(&224_u16.to_le_bytes());
         header[40..48].copy_from_slice(&section_headers.to_le_bytes());
+        // gfx1100 and gfx942 (EF_AMDGPU_MACH).
+        header[48] = [0x41, 0x4c][number % 2];
         [&header, &code[(number << 12) + 64..(number << 12) + (1 << 20)]].concat()
     };
     let bundle = |number: usize| {
