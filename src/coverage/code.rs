@@ -192,7 +192,7 @@ impl LibraryCode {
     /// The code of a file that programs and linkers find without a wrapper, which is judged together. `None` if its targets are
     /// not known.
     pub(crate) fn unwrapped<'a>(path: EntryPath, found: impl Iterator<Item = &'a CodeOfForm>) -> Option<Self> {
-        let known: Vec<_> = found.filter(|found| !found.targets.is_empty()).collect();
+        let known: Vec<_> = found.filter(|found| found.is_for_targets()).collect();
         let form = match known.iter().map(|found| found.place).max()? {
             DeviceCodePlace::File => CodePlace::Bundle,
             DeviceCodePlace::Object => CodePlace::Object,

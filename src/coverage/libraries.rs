@@ -82,7 +82,8 @@ pub(super) fn unjudged(examined: &CoverageInput<'_>) -> Vec<UnjudgedCode> {
     let of_file = |file: &CodeOfFile| -> Vec<UnjudgedCode> {
         let code = |reason: String| UnjudgedCode { path: file.path.to_string(), reason };
         let is_unknown = |found: &&CodeOfForm| {
-            found.form.is_amd() && found.form != DeviceForm::SplitMarker && found.unknown.code_objects > 0
+            let is_judged = found.unknown.code_objects == 0 && found.form != DeviceForm::Bitcode;
+            found.form.is_amd() && found.form != DeviceForm::SplitMarker && !is_judged
         };
         let name = |found: &CodeOfForm| found.form.name();
         let of_forms = file

@@ -12,8 +12,9 @@ use super::frame::{self, Beginning};
 use super::offload_binary;
 use crate::fatbin::{
     ANY_SIZE, Bundle, CODE_HEADER, code_target, end_by_beginning, end_of_cubin, from_first_frame, in_frames, is_bundle,
-    is_code, is_skipped_frame,
+    is_code, is_skipped_frame, target_of_section,
 };
+use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 use crate::source::STATIC_LIBRARY;
@@ -81,6 +82,9 @@ pub(super) fn read(range: SearchedRange<'_>, frames: usize) -> Option<Result<Cod
     let mut head = vec![0; to_usize(FIRST.min(end.checked_sub(start)?))];
     content.read_at(start, &mut head).ok()?;
     effort.spend(head.len() as u64)?;
+    if let Some(target) = target_of_section(&head) {
+        return Some(Ok(CodePiece::bitcode_of_section(target)));
+    }
     if is_bundle(&head) {
         return bundle(&head, range);
     }
@@ -132,10 +136,17 @@ fn bundle(head: &[u8], range: SearchedRange<'_>) -> Option<Result<CodePiece, Dev
         let is_compressed = head.starts_with(DeviceForm::CompressedBundle.magic());
         return Some(Err(if is_compressed { DeviceForm::CompressedBundle } else { DeviceForm::Bundle }));
     };
-    (!bundle.targets().is_empty()).then(|| Ok(CodePiece::of_bundle(&bundle)))
+    let piece = CodePiece::of_bundle(&bundle);
+    let form = if bundle.has_bitcode_only(range.content) { DeviceForm::Bitcode } else { piece.form };
+    (!bundle.targets().is_empty()).then_some(Ok(CodePiece { form, ..piece }))
 }
 
 impl CodePiece {
+    /// The bitcode of a section of an object file, whose name was found: how long it is, the name does not say.
+    fn bitcode_of_section(target: TargetId) -> Self {
+        Self { code: vec![(Some(target), 0)], ..Self::opaque(DeviceForm::Bitcode, 0) }
+    }
+
     /// The code of a bundle.
     pub fn of_bundle(bundle: &Bundle) -> Self {
         let form = if bundle.is_compressed() { DeviceForm::CompressedBundle } else { DeviceForm::Bundle };

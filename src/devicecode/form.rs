@@ -32,6 +32,9 @@ pub enum DeviceForm {
     /// Code that SYCL and OpenMP compile for GPUs when they load it.
     #[strum(serialize = "SYCL's code")]
     Sycl,
+    /// LLVM bitcode for AMD's GPUs (`-fgpu-rdc`), which a linker compiles.
+    #[strum(serialize = "LLVM bitcode")]
+    Bitcode,
     /// Wrappers of a split library whose archives are elsewhere.
     #[strum(serialize = "split library")]
     SplitMarker,
@@ -107,8 +110,9 @@ impl DeviceForm {
             // In the first or last bytes of a program or library (UPX's header.h, UPX_MAGIC_LE32).
             Self::Upx => b"UPX!",
             // Wrappers with the magic HIPK; an ELF file whose e_machine is 190 (EM_CUDA); the sections
-            // __CLANG_OFFLOAD_BUNDLE__*-spir* (DPC++'s clang-offload-wrapper).
-            Self::SplitMarker | Self::NvidiaCubin | Self::Sycl => b"",
+            // __CLANG_OFFLOAD_BUNDLE__*-spir* (DPC++'s clang-offload-wrapper); bundles and offload binaries with nothing else, and
+            // sections __CLANG_OFFLOAD_BUNDLE__hip* of objects.
+            Self::SplitMarker | Self::NvidiaCubin | Self::Sycl | Self::Bitcode => b"",
         }
     }
 
@@ -122,6 +126,7 @@ impl DeviceForm {
             Self::Upx => Some("its content cannot be seen; unpack it with \"upx -d\""),
             Self::NvidiaFatbin | Self::NvidiaCubin => Some("it is for NVIDIA's GPUs"),
             Self::Sycl => Some("no HIP runtime loads it"),
+            Self::Bitcode => Some("it was not linked: read by a linker, not by a HIP runtime"),
         }
     }
 

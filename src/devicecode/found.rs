@@ -28,6 +28,11 @@ pub struct CodeOfForm {
 }
 
 impl CodeOfForm {
+    /// Whether it is code for its targets: bitcode has to be linked first.
+    pub(crate) fn is_for_targets(&self) -> bool {
+        self.form != DeviceForm::Bitcode && !self.targets.is_empty()
+    }
+
     /// Whether it is of offload bundles in data.
     pub(crate) fn is_bundle_in_data(&self) -> bool {
         let is_bundle = matches!(self.form, DeviceForm::Bundle | DeviceForm::CompressedBundle);

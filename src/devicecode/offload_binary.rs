@@ -8,6 +8,7 @@ use super::effort::SearchedRange;
 use super::form::DeviceForm;
 use super::found::CodePiece;
 use super::frame::Beginning;
+use crate::fatbin::is_bitcode;
 use crate::memory::{Parser, WholeFile};
 
 /// Bytes of the header of versions 1 and 2. That of version 3 has a field more.
@@ -15,6 +16,9 @@ const HEADER: u64 = 32;
 
 /// Bytes of an entry.
 const ENTRY: u64 = 40;
+
+/// The kind of an image of bitcode (`IMG_Bitcode`).
+const BITCODE: [u8; 2] = [2, 0];
 
 /// The most entries and strings that are read. An entry is made for each GPU, and has a handful of strings.
 const MAX_ENTRIES: u64 = 4096;
@@ -65,11 +69,12 @@ pub(super) fn read_all(range: SearchedRange<'_>) -> Option<Result<CodePiece, Dev
 }
 
 impl CodePiece {
-    /// This code and what is behind it. That of others counts if there is none for AMD's GPUs.
+    /// This code and what is behind it. Bitcode counts if there is no linked code, and that of others if there is none for AMD's GPUs.
     fn followed_by(mut self, mut next: Self) -> Self {
         let length = self.length.saturating_add(next.length);
-        let rank = |piece: &Self| (piece.form.is_amd() && !piece.code.is_empty(), !piece.code.is_empty());
-        if rank(&self).0 && rank(&next).0 {
+        let is_loaded = |piece: &Self| piece.form == DeviceForm::OffloadBinary;
+        let rank = |piece: &Self| (!piece.code.is_empty()).then(|| (is_loaded(piece), piece.form.is_amd()));
+        if self.form == next.form && self.form.is_amd() {
             self.code.append(&mut next.code);
         }
         Self { length, ..if rank(&next) > rank(&self) { next } else { self } }
@@ -103,21 +108,28 @@ impl SearchedRange<'_> {
         ((1..=3).contains(&version) && count <= MAX_ENTRIES).then_some([version, size, entries, count])
     }
 
-    /// The code for AMD's GPUs; if there is none, the form of that for others. Its length is not known here.
+    /// The code for AMD's GPUs; if there is none, their bitcode, or the form of that for others. Its length is not known here.
     fn piece(&self, version: u64, entries: u64, count: u64) -> Option<CodePiece> {
         let table = self.bytes(entries, ENTRY.checked_mul(count)?)?;
-        let (mut code, mut foreign) = (Vec::new(), None);
+        let (mut code, mut bitcode, mut foreign) = (Vec::new(), Vec::new(), None);
         for entry in table.chunks_exact(usize::try_from(ENTRY).ok()?) {
-            let [strings, number, _, size] = numbers(entry.get(8..)?)?;
+            let [strings, number, image, size] = numbers(entry.get(8..)?)?;
             let (triple, arch) = self.names(version, strings, number)?;
             match TRIPLES.iter().find(|(known, _)| triple.starts_with(known)).map(|(_, form)| *form) {
                 Some(form) if form.is_amd() => {
-                    code.push((std::str::from_utf8(&arch).ok().and_then(|arch| arch.parse().ok()), size));
+                    let target = std::str::from_utf8(&arch).ok().and_then(|arch| arch.parse().ok());
+                    let begins = || self.bytes(image, 4).is_some_and(|word| is_bitcode(&word));
+                    let is_bitcode = entry.starts_with(&BITCODE) || begins();
+                    let images = if is_bitcode { &mut bitcode } else { &mut code };
+                    images.push((target, size));
                 }
                 other => foreign = foreign.or(other),
             }
         }
         Some(match foreign {
+            _ if code.is_empty() && !bitcode.is_empty() => {
+                CodePiece { code: bitcode, ..CodePiece::opaque(DeviceForm::Bitcode, 0) }
+            }
             Some(form) if code.is_empty() => CodePiece::opaque(form, 0),
             _ => CodePiece { form: DeviceForm::OffloadBinary, frames: Vec::new(), length: 0, code },
         })

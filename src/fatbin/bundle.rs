@@ -10,9 +10,9 @@ use serde_bytes::ByteBuf;
 
 use super::CodeObject;
 use super::compressed::Compressed;
-use super::entry_id::EntryTargets;
+use super::entry_id::{EntryRole, EntryTargets};
 use super::error::{FatbinError, malformed};
-use super::header::CodeDamage;
+use super::header::{CodeDamage, is_bitcode};
 use super::packing::{self, CompressedHeader};
 use crate::gpu::TargetId;
 use crate::memory::{Parser, ParserMemory, TableError, WholeFile};
@@ -169,6 +169,17 @@ impl Bundle {
         objects.into_iter().flatten().filter_map(CodeObject::damage).collect()
     }
 
+    /// Whether all of its code is LLVM bitcode, which was not linked. That of compressed bundles is not read.
+    pub(crate) fn has_bitcode_only(&self, content: &Arc<dyn Content>) -> bool {
+        let begins = |offset: u64| {
+            let mut word = [0; 4];
+            content.read_at(self.offset.saturating_add(offset), &mut word).is_ok() && is_bitcode(&word)
+        };
+        let is_code = |entry: &&BundleEntry| entry.size > 0 && EntryRole::of(&entry.id) != EntryRole::Host;
+        let mut code = self.entries.iter().filter(is_code).peekable();
+        !self.is_compressed() && code.peek().is_some() && code.all(|entry| begins(entry.offset))
+    }
+
     /// Whether it is compressed.
     pub fn is_compressed(&self) -> bool {
         self.compressed.is_some()
@@ -214,6 +225,16 @@ pub const MAGIC_SIZE: usize = MAGIC.len();
 /// Whether a bundle, compressed or not, begins with these bytes.
 pub fn is_bundle(beginning: &[u8]) -> bool {
     beginning.starts_with(MAGIC) || beginning.starts_with(packing::MAGIC)
+}
+
+/// The target of code in a section of an object file, by the section's name, with which these bytes begin: clang-offload-bundler
+/// writes a section for each entry (`-type=o`), which is called as the magic and the entry ID.
+pub(crate) fn target_of_section(name: &[u8]) -> Option<TargetId> {
+    let id = name.strip_prefix(MAGIC)?;
+    match EntryRole::of(id.get(..memchr::memchr(0, id)?)?) {
+        EntryRole::Found(target) => Some(target),
+        EntryRole::Host | EntryRole::NotFound(_) => None,
+    }
 }
 
 /// Whether an uncompressed bundle begins with these bytes.

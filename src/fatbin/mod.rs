@@ -48,8 +48,8 @@ use std::sync::Arc;
 use crate::gpu::TargetId;
 use crate::rope::{Content, ExtentSource};
 
-pub(crate) use bundle::is_plain_bundle;
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
+pub(crate) use bundle::{is_plain_bundle, target_of_section};
 pub(crate) use code_file::{CodeFile, begins_code, damage_after_head, damage_for, damage_of_file};
 pub(crate) use compressed::{Compressed, DECODER};
 pub(crate) use entry_id::EntryTargets;
@@ -59,7 +59,7 @@ pub(crate) use frames::{
     ANY_SIZE, MAX_FRAME_HEADER, frame_length, from_first_frame, header_at, in_frames, is_skipped_frame,
 };
 pub(crate) use header::{
-    CODE_BEGINNING, CodeDamage, code_damage, damage_by_beginning, end_by_beginning, end_of_cubin, is_code,
+    CODE_BEGINNING, CodeDamage, code_damage, damage_by_beginning, end_by_beginning, end_of_cubin, is_bitcode, is_code,
     tells_features,
 };
 pub use header::{CODE_HEADER, code_problem, code_target, loaded_code_problem};

@@ -108,13 +108,23 @@ impl CodeSummary {
         let known = self.targets.iter().map(|(target, amount)| (target.as_str(), amount));
         let all: Vec<_> = known.chain(unknown).collect();
         if all.len() <= MAX_AMOUNTS {
-            return all.iter().map(|(target, amount)| amount_of(target, **amount)).collect::<Vec<_>>().join(", ");
+            return all.iter().map(|(target, amount)| self.amount_of(target, **amount)).collect::<Vec<_>>().join(", ");
         }
         let sum = all.iter().fold(CodeAmount::default(), |sum, (_, amount)| CodeAmount {
             code_objects: sum.code_objects + amount.code_objects,
             code_size: sum.code_size + amount.code_size,
         });
-        amount_of(&all.iter().map(|(target, _)| *target).collect::<Vec<_>>().join(" "), sum)
+        self.amount_of(&all.iter().map(|(target, _)| *target).collect::<Vec<_>>().join(" "), sum)
+    }
+
+    fn amount_of(&self, target: &str, amount: CodeAmount) -> String {
+        let count = usize::try_from(amount.code_objects).unwrap_or(usize::MAX);
+        let is_bitcode = self.form == DeviceForm::Bitcode;
+        let (one, many) = if is_bitcode { ("module", "modules") } else { ("code object", "code objects") };
+        match amount.code_size {
+            0 => target.to_owned(),
+            bytes => format!("{target} ({}, {})", counted(count, one, many), size(bytes)),
+        }
     }
 
     /// What stays, and why: "lib/x.so: code object in its data: gfx942 (7 code objects, 1.2 MiB), loaded by address".
@@ -134,14 +144,6 @@ impl CodeSummary {
             let reason = code.reason.as_deref().unwrap_or_default();
             [code.path.as_str().into(), code.kind().into(), pieces, size, code.amounts().into(), reason.into()]
         })
-    }
-}
-
-fn amount_of(target: &str, amount: CodeAmount) -> String {
-    let count = usize::try_from(amount.code_objects).unwrap_or(usize::MAX);
-    match amount.code_size {
-        0 => target.to_owned(),
-        bytes => format!("{target} ({}, {})", counted(count, "code object", "code objects"), size(bytes)),
     }
 }
 

@@ -90,7 +90,7 @@ fn unjudged(path: &Path, file: &UnpackedFile, code: &FileCode) -> Option<String>
             "an archive, which is not searched"
         }
         _ if code.is_unfinished => "not searched to the end",
-        Some(found) if found.targets.is_empty() => found.form.name(),
+        Some(found) if !found.is_for_targets() => found.form.name(),
         Some(_) => return None,
         None => code_by_name(file.path.name(), &*file.content)?.form.name(),
     };

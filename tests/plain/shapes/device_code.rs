@@ -98,6 +98,29 @@ fn each_form_is_found_in_each_place() {
     }
 }
 
+/// LLVM bitcode is no code object: in an offload binary, in a bundle, and in sections of objects, whose names have the targets.
+#[test]
+fn bitcode_is_for_a_linker() {
+    let bitcode = [&b"BC\xc0\xde"[..], &code(5, 3000)].concat();
+    let image = |gpu| ("amdgcn-amd-amdhsa", gpu, &*bitcode);
+    let offload = offload_binary(2, &[image("gfx90a"), image("gfx1100")], None);
+    let ids = ["hip-amdgcn-amd-amdhsa--gfx90a", "hip-amdgcn-amd-amdhsa--gfx1100"];
+    let bundle = bundle(&ids.map(|id| (id, bitcode.clone())), 4096);
+    let [one, other] = ids.map(|id| {
+        let name = format!("__CLANG_OFFLOAD_BUNDLE__{id}");
+        with_section(1, &name, (PROGBITS, 0), &bitcode)
+    });
+    for (name, bytes, pieces) in [
+        ("new.o", with_section(1, ".llvm.offloading", (OFFLOADING, 0), &offload), 1),
+        ("emitted.bc", bundle, 1),
+        ("old.a", static_library(&[&one, &other]), 2),
+    ] {
+        let (fate, found) = only(name, bytes);
+        assert_eq!((fate, found.form, found.pieces), (Fate::Stays, DeviceForm::Bitcode, pieces), "{name}");
+        assert_eq!(targets(&found), ["gfx1100", "gfx90a"], "{name}");
+    }
+}
+
 /// Bytes that only look like code are none, and neither are pieces of code inside of other code.
 #[test]
 fn what_only_looks_like_code_is_none() {
