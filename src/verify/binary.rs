@@ -91,6 +91,11 @@ impl CheckedBinaries {
         }
     }
 
+    /// Whether the file that findings call so is fat.
+    pub(super) fn has_fat(&self, label: &str) -> bool {
+        self.still_fat.iter().map(|(fat, _)| fat).chain(&self.others).any(|fat| fat == label)
+    }
+
     /// Whether any of them is split or thin.
     pub(super) fn are_of_split(&self) -> bool {
         !self.split.is_empty() || !self.thin.is_empty()

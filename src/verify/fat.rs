@@ -9,6 +9,7 @@ use anyhow::{anyhow, bail};
 
 use super::against::Comparison;
 use super::artifacts::FatArtifacts;
+use super::binary::CheckedBinaries;
 use super::context::Context;
 use super::devices::devices;
 use super::distributions::{Distribution, Role, named_by};
@@ -16,10 +17,13 @@ use super::input::VerifyInput;
 use super::parts::{Part, Parts};
 use super::report::{Findings, Tools};
 use super::rules::Rule;
+use crate::binary::FatBinary;
+use crate::database::Databases;
 use crate::image::{self, ImageReference};
 use crate::join::join;
 use crate::metrics::Progress;
 use crate::opened::{Named, Site, recognise};
+use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input};
 use crate::wheel::{Metadata, WheelFile, WheelName, normalise};
 
@@ -34,8 +38,8 @@ struct FatInput {
     label: Option<BuildLabel>,
     /// The best fit among all that is verified.
     best: Option<BuildFit>,
-    /// Whether anything was compared with it.
-    is_compared: Cell<bool>,
+    /// Whether anything was compared with it, or it is there as it was.
+    is_used: Cell<bool>,
 }
 
 /// Whether a fat input was compared with parts.
@@ -44,6 +48,8 @@ enum Pairing {
     Compared(Option<String>),
     OtherBuild,
     OtherDistribution,
+    /// With nothing: its distribution, which has no device code, is among what is verified as it was.
+    AsItWas,
 }
 
 /// The form of a fat input.
@@ -124,7 +130,7 @@ impl FatInputs {
                 _ => None,
             };
             let best = label.as_ref().and_then(|label| parts.iter().filter_map(|parts| label.fit(parts)).max());
-            Ok(FatInput { path, form, label, best, is_compared: Cell::new(false) })
+            Ok(FatInput { path, form, label, best, is_used: Cell::new(false) })
         };
         all.into_iter().map(open).collect::<Result<_, _>>().map(Self)
     }
@@ -136,11 +142,12 @@ impl FatInputs {
         for fat in &self.0 {
             match fat.compare(&self.0, context, progress)? {
                 Pairing::Compared(name) => {
-                    fat.is_compared.set(true);
+                    fat.is_used.set(true);
                     compared.push(name);
                 }
                 Pairing::OtherBuild => has_other_build = true,
                 Pairing::OtherDistribution => {}
+                Pairing::AsItWas => fat.is_used.set(true),
             }
         }
         let reason = if has_other_build {
@@ -180,7 +187,7 @@ impl FatInputs {
 
     /// Reports those of which nothing was made that is verified.
     pub(super) fn say_unused(&self, findings: &Findings) {
-        for fat in self.0.iter().filter(|fat| !fat.is_compared.get()) {
+        for fat in self.0.iter().filter(|fat| !fat.is_used.get()) {
             let reason = "nothing that is verified was made of it";
             findings.add(Rule::AgainstOther, fat.path.display().to_string(), reason);
         }
@@ -220,24 +227,26 @@ impl FatInput {
             if has_split { it.is_made_of(fat) } else { it.name().is_some_and(|(name, _)| name == fat) }
         };
         let is_other = |fat: &String| !distributions.is_empty() && !distributions.iter().any(|it| is_of(it, fat));
-        if self.label.as_ref().is_some_and(|label| is_other(&label.name)) {
-            return Ok(Pairing::OtherDistribution);
+        if let Some(BuildLabel { name, version, .. }) = self.label.as_ref().filter(|label| is_other(&label.name)) {
+            let Part { input, databases, .. } = self.open(context)?;
+            return Ok(unsplit(context, (name, version), &input, &databases));
         }
         if self.is_other_build(parts, all) {
             return Ok(Pairing::OtherBuild);
         }
         let _named = progress.at(|| self.path.display().to_string());
-        let mut fat = self.open(context)?.input;
+        let Part { input: mut fat, databases, .. } = self.open(context)?;
         let metadata = Metadata::read(&fat).ok();
         check_whole(&self.path, metadata.as_ref())?;
         fat.check_access()?;
         let joined = join(&mut fat, resources, &Progress::default());
         let path = self.path.display();
         joined.warnings.into_iter().for_each(|warning| findings.note(format!("{path}: {warning}")));
-        let name = metadata.map(|metadata| normalise(&metadata.name));
-        if name.as_ref().is_some_and(|name| is_other(name) || parts.is_rest) {
-            return Ok(Pairing::OtherDistribution);
+        let label = metadata.map(|metadata| (normalise(&metadata.name), metadata.version));
+        if let Some((name, version)) = label.as_ref().filter(|(name, _)| is_other(name) || parts.is_rest) {
+            return Ok(unsplit(context, (name, version), &fat, &databases));
         }
+        let name = label.map(|(name, _)| name);
         if let Some(record) = context.records_below().first().filter(|_| name.is_some()) {
             let path = parts.location().display();
             bail!(
@@ -293,6 +302,24 @@ impl BuildLabel {
         let has_tags = self.tags.as_ref().zip(other.tags.as_ref()).is_none_or(|(own, other)| own == other);
         BuildFit { has_version, has_tags }
     }
+}
+
+/// The pairing of a fat input of which no split was made: its distribution may be there as it was if neither has device code.
+fn unsplit(context: &Context<'_>, name: (&str, &str), fat: &Input, databases: &Databases) -> Pairing {
+    let is_it = |it: &&Distribution| it.name().is_some_and(|(own, version)| (own.as_str(), version) == name);
+    let is_plain = |it: &Distribution| it.rows.is_some() && !it.is_of_split() && !has_code(it, context.binaries);
+    let is_there = context.distributions.iter().filter(is_it).any(is_plain);
+    // A binary that cannot be judged may have some.
+    let has_none = |(path, content): (&EntryPath, &Arc<dyn Content>)| {
+        databases.classify(path).is_none() && FatBinary::scan(content).is_ok_and(|binary| binary.is_none())
+    };
+    if is_there && fat.files().all(has_none) { Pairing::AsItWas } else { Pairing::OtherDistribution }
+}
+
+/// Whether a distribution has fat binaries or kernel databases.
+fn has_code(it: &Distribution<'_>, binaries: &CheckedBinaries) -> bool {
+    let mut files = it.payload().filter_map(|path| it.part.recorded(&path));
+    files.any(|path| binaries.has_fat(&it.part.label(&path)) || it.part.databases.classify(&path).is_some())
 }
 
 /// Fails for a host wheel, whose device code is elsewhere.

@@ -235,6 +235,25 @@ fn a_site_with_nothing_in_it_is_none() {
 }
 
 #[test]
+fn a_distribution_without_code_may_be_there_as_it_was() {
+    let (fat, needed, resources) = (fat(), tempfile::tempdir().unwrap(), Resources::new(64 << 20));
+    let site = site_of(fat.path());
+    neighbour(site.path(), &["needed.py"]);
+    neighbour(needed.path(), &["needed.py"]);
+    put(needed.path().join("needed-1.0.dist-info/WHEEL"), "Wheel-Version: 1.0\nTag: py3-none-any\n");
+    let found = |version: &str| {
+        let metadata = needed.path().join("needed-1.0.dist-info/METADATA");
+        put(metadata, format!("Metadata-Version: 2.1\nName: needed\nVersion: {version}\n"));
+        let (site, fats) = ([site.path().to_owned()], [&fat, &needed].map(|it| it.path().to_owned()));
+        crate::verify::splits::try_verify(&site, &fats, &VerifyOptions::default(), &resources).unwrap().findings
+    };
+    assert_eq!(found("1.0"), []);
+    assert!(has(&found("2.0"), Rule::AgainstOther, ""));
+    fs::copy("tests/fixtures/plain.so", needed.path().join("plain.so")).unwrap();
+    assert!(has(&found("1.0"), Rule::AgainstOther, ""), "its code is lost");
+}
+
+#[test]
 fn the_fat_input_may_be_an_environment() {
     let fat = fat();
     let site = site_of(fat.path());
