@@ -2,6 +2,9 @@
 
 use crate::rope::ReadError;
 
+/// Why a binary for another machine is not split.
+pub(super) const OTHER_MACHINE: &str = "its machine is not supported";
+
 /// Why a binary is not split. It is then shown unchanged.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BinaryError {

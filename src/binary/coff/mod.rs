@@ -23,6 +23,7 @@ pub(super) use self::imports::imports;
 pub(super) use self::joined::join;
 pub(super) use self::split::read_split;
 use super::data_section::{DataRole, DataSection};
+use super::error::OTHER_MACHINE;
 use super::marker::MARKER_ALONE;
 use super::ranges::any_overlap;
 use super::wrapper::{WrapperFields, check_size};
@@ -174,7 +175,7 @@ fn wrapper_offsets(image: &PeImage, section: &PeSection) -> Result<[Vec<u64>; 2]
 fn check(image: &PeImage) -> Result<(), BinaryError> {
     let (file, optional) = (&image.headers.file_header, &image.headers.optional_header);
     if !matches!(file.machine.get(LE), pe::IMAGE_FILE_MACHINE_AMD64 | pe::IMAGE_FILE_MACHINE_ARM64) {
-        return Err(BinaryError::unsupported("its machine is not supported"));
+        return Err(BinaryError::unsupported(OTHER_MACHINE));
     }
     // "PE Format": with an alignment below the page size, file offsets and RVAs are equal.
     if optional.section_alignment.get(LE) < PAGE {

@@ -22,7 +22,7 @@ const MAX_SEGMENTS: u16 = 1024;
 
 /// The largest section name table in bytes, and the limit on all names together: several sections may share one name.
 /// Those of linked files have about a kilobyte.
-const MAX_NAMES: u64 = 1 << 20;
+pub(super) const MAX_NAMES: u64 = 1 << 20;
 const MAX_NAMES_TOGETHER: usize = 256 << 10;
 
 /// Bytes of the longest section name.

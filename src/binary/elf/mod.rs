@@ -9,6 +9,7 @@ mod joined_names;
 mod layout;
 mod lint;
 mod loader_fields;
+mod other_host;
 mod phdr_slot;
 mod prefilter;
 mod relocation;
@@ -83,7 +84,7 @@ impl FatElf {
         if !may_have_code(content)? {
             return Ok(None);
         }
-        let Some(image) = ElfImage::read(content)? else { return Ok(None) };
+        let Some(image) = ElfImage::read(content)? else { return other_host::refuse(content).map(|()| None) };
         let Some((WrappedCode { section, device, addresses, .. }, wrappers)) = look_through(&image)? else {
             return Ok(None);
         };

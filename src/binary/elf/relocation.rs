@@ -14,6 +14,7 @@ use super::dynamic::{ADDRESSES, Dynamic};
 use super::image::{ElfImage, read_pod};
 use crate::binary::BinaryError;
 use crate::binary::changes::Patch;
+use crate::binary::error::OTHER_MACHINE;
 use crate::binary::words::{WINDOW, WordWindow};
 use crate::rope::to_usize;
 
@@ -71,7 +72,7 @@ impl Machine {
         match image.header.e_machine.get(LE) {
             elf::EM_X86_64 => Ok(Self { relative: elf::R_X86_64_RELATIVE.0, absolute: elf::R_X86_64_64.0 }),
             elf::EM_AARCH64 => Ok(Self { relative: elf::R_AARCH64_RELATIVE.0, absolute: elf::R_AARCH64_ABS64.0 }),
-            _ => Err(BinaryError::unsupported("its machine is not supported")),
+            _ => Err(BinaryError::unsupported(OTHER_MACHINE)),
         }
     }
 }
