@@ -209,8 +209,10 @@ impl<'a> InputDatabases<'a> {
     /// Reads the headers of the code in a file. Where no library is known, they decide for which GPUs it is, with their features.
     fn read<'b>(&self, handler: Handler, path: &'b EntryPath, arch: &Arch) -> FileOfDatabase<'b> {
         let content = InputFiles(self.input).open(path.as_path());
-        let code = content.and_then(|content| CodeFile::read(&content, self.resources).transpose());
-        let code = code.map(|code| code.map_err(|error| error.to_string()));
+        let code = content.and_then(|content| match handler.kind(path) {
+            Some(KernelFiles::Code) => Some(CodeFile::expect(&content, self.resources)),
+            _ => CodeFile::read(&content, self.resources).map_err(|error| error.to_string()).transpose(),
+        });
         let targets = match &code {
             Some(Ok(code)) if handler == Handler::Codeobject && !code.targets.is_empty() => Some(&code.targets),
             _ => None,

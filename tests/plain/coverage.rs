@@ -56,6 +56,12 @@ const DATABASES: [&str; 10] = [
     "lib/aotriton.images/amd-gfx90x/flash/x.aks2",
 ];
 
+/// A file of a database: the code has to be code.
+fn of_database(path: &str) -> Vec<u8> {
+    let machine = if path.contains("gfx90a") { 0x3f } else { 0x36 };
+    if path.ends_with("co") { code(machine) } else { b"\x80 database".to_vec() }
+}
+
 /// A tree with code for gfx90a and gfx1030 in everything, apart from a database for a family and a plain library.
 fn sound() -> TempDir {
     let place = tempfile::tempdir().unwrap();
@@ -63,7 +69,7 @@ fn sound() -> TempDir {
         put(place.path(), &format!("tree/lib/{name}"), &fixture(name));
     }
     for path in DATABASES {
-        put(place.path(), &format!("tree/{path}"), b"\x80 database");
+        put(place.path(), &format!("tree/{path}"), &of_database(path));
     }
     put(place.path(), "tree/lib/aotriton.images/amd-gfx103x/flash/x.aks2", b"database");
     place
@@ -109,7 +115,7 @@ fn what_lacks_code_is_named() {
             let found = coverage(place.path(), &required, 1);
             assert_eq!(failures(&found), [["database", directory, gpu]], "{path}");
         }
-        fs::write(tree.join(path), b"\x80 database").unwrap();
+        fs::write(tree.join(path), of_database(path)).unwrap();
     }
     coverage(place.path(), &required, 0);
 }
@@ -473,6 +479,13 @@ fn code_of_a_database_that_is_truncated_is_missing() {
         // Another GPU does not need it.
         put(place.path(), &format!("{name}/{}", path.replace("gfx942", "gfx90a")), &code_object(0x3f));
         coverage(place.path(), &[name, "--require", "gfx90a"], 0);
+    }
+    // The library that reads it, which would say so, is not in the input.
+    for (bytes, reason) in [(&b""[..], "it is empty"), (b"text", "it is no code object")] {
+        put(place.path(), "tensile/lib/rocblas/library/Kernels.so-000-gfx942.hsaco", bytes);
+        let found = coverage(place.path(), &["tensile", "--require", "gfx942"], 1);
+        let said = found["failures"][0]["reason"].as_str().unwrap();
+        assert!(said.ends_with(&format!("cannot be loaded: {reason}")), "{said}");
     }
 }
 
