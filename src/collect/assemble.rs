@@ -139,7 +139,8 @@ impl<'a> ResultAssembly<'a> {
         );
         let by = draft.by.and_then(|by| self.objects.get(by)).map(|by| by.file.path.to_string());
         let name = format!("{} of {}", draft.source.path, place(draft.source.root));
-        let piece = MissingPiece { kind: MissingKind::Library, name, by: by.unwrap_or_default(), reason };
+        let by = by.unwrap_or_else(|| "--include".to_owned());
+        let piece = MissingPiece { kind: MissingKind::Library, name, by, reason };
         self.report.missing.push(piece);
     }
 

@@ -18,7 +18,7 @@ struct Place(TempDir);
 impl Place {
     fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
-        for directory in ["app", "tree/lib", "stubs"] {
+        for directory in ["app", "tree/lib", "other/lib", "stubs"] {
             fs::create_dir_all(place.path(directory)).unwrap();
         }
         place
@@ -172,8 +172,51 @@ fn a_program_runs_from_the_result() {
     fs::remove_file(place.path("tree/lib/libinner.so.2")).unwrap();
     assert_eq!(place.missing("gfx1100"), (Some(1), vec!["libinner.so.2".to_owned()]));
     // The output is written all the same.
-    let output = place.collect("gfx1100", &["-o", "other"]);
-    assert_eq!((output.status.code(), place.path("other/lib/libouter.so.1").exists()), (Some(1), true));
+    let output = place.collect("gfx1100", &["-o", "again"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), place.path("again/lib/libouter.so.1").exists()), (Some(1), true), "{said}");
+}
+
+#[test]
+fn what_a_loader_would_not_find_is_missing() {
+    let place = Place::new();
+    place.write("old.map", "OLD { global: f; };");
+    place.write("new.map", "OLD { global: f; }; NEW { global: g; } OLD;");
+    let code = "int f(void) { return 0; } int g(void) { return 0; }";
+    place.library("libv.so.1", "libv.so.1", code, &["-Wl,--version-script=new.map"]);
+    place.compile("int g(void); int main(void) { return g(); }", "app/program", &["tree/lib/libv.so.1"]);
+    assert_eq!(place.missing("gfx1100"), (Some(0), Vec::new()));
+    let named = |more: &[&str], name: &str, reason: &str| {
+        let output = place.collect("gfx1100", more);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && text.contains(&format!("{name}: missing, needed by ")), "{text}");
+        assert!(text.contains(reason), "{text}");
+    };
+    named(&["--include", "libnone.so"], "libnone.so", "neither the application nor a tree has it");
+    // Directories of the result.
+    for (list, expected) in [("libs/:lib", "libs/libv.so.1"), ("./x/y", "x/y/libv.so.1"), (".", "libv.so.1")] {
+        place.collects("gfx1100", &["--library-path", list, "-o", "out", "--force"]);
+        assert!(place.path("out").join(expected).exists(), "{list}");
+    }
+    assert_eq!(place.collect("gfx1100", &["--library-path", "../lib"]).status.code(), Some(2));
+    // One file of an archive may have several names.
+    fs::hard_link(place.path("app/program"), place.path("app/same")).unwrap();
+    place.collects("gfx1100", &["-o", "out.tar.zst"]);
+    let list = run(Command::new("tar").args(["--zstd", "-tvf"]).arg(place.path("out.tar.zst")));
+    assert!(list.contains("same link to program"), "{list}");
+    // Two libraries with the path lib/libv.so.1.
+    place.compile("", "other/lib/libv.so.1", &["-shared", "-fPIC", "-Wl,-soname,libw.so.1"]);
+    symlink("libv.so.1", place.path("other/lib/libw.so.1")).unwrap();
+    let from = ["--from", "other", "--include", "libw.so.1"];
+    named(
+        &from,
+        "lib/libv.so.1 of other",
+        "the same place in the result, lib/libv.so.1; give one of them another name",
+    );
+    named(&from, "lib/libv.so.1 of other", "needed by --include");
+    // Without the version with which the program was linked.
+    place.library("libv.so.1", "libv.so.1", "int f(void) { return 0; }", &["-Wl,--version-script=old.map"]);
+    named(&[], "version NEW of libv.so.1", "does not define it; name a tree with a newer one first");
 }
 
 #[test]
