@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use super::artifact_parts::PreparedParts;
 use super::failure::text;
+use super::gate::print_verdict;
 use super::input::{InputOptions, title_of};
 use super::json;
-use super::limits::{self, LimitOptions};
+use super::limits::LimitOptions;
 use super::options::SplitOptions;
 use super::prepare::{resources, save_index};
 use super::progress::show_bytes;
@@ -176,7 +177,8 @@ pub(super) fn print_artifacts(
         return json::write(&mut out, &SplitReport { artifacts, limit });
     }
     if let Some(limit) = limit {
-        return limits::print(limit, style, &mut out);
+        limit.table().write(&mut out, style)?;
+        return print_verdict(limit.passed, &limit.sentence, style, &mut out);
     }
     let columns = "part | binaries # | code objects # | code # | archives # | database files # | database size # | \
         host code #";

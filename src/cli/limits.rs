@@ -1,13 +1,11 @@
 //! `--max-part`: a limit on the size of each part, which is met before anything is written.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::gate::{print_verdict, say_failure};
+use super::gate::say_failure;
 use super::split_views::directories;
-use super::table::Style;
 use crate::export::{Output, ReadyViews};
 use crate::report::{Judgement, PartChoice, PartGpus, PartLimit, SizedPart, TooLarge};
 use crate::rope::SizeBounds;
@@ -112,12 +110,6 @@ pub(super) fn parts_of_input(prepared: &Prepared) -> anyhow::Result<Vec<SizedPar
     }
     let tree = view::lay_out(input, plan, None, &[])?;
     Ok(parts_of(&tree, &directories(&[], Path::new(""), plan)?))
-}
-
-/// Prints what the limit says.
-pub(super) fn print(judgement: &Judgement, style: Style, out: &mut impl Write) -> anyhow::Result<()> {
-    judgement.table().write(out, style)?;
-    print_verdict(judgement.passed, &judgement.sentence, style, out)
 }
 
 /// Whether the limit was kept. If not, a sentence on stderr says so. `is_printed` is about the verdict.
