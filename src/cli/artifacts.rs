@@ -28,6 +28,7 @@ use crate::report::{Judgement, Sizes, Summary};
 use crate::rope::Materialize;
 use crate::source::Input;
 use crate::split::{Packaging, Plan, Statement};
+use crate::text::some_of;
 
 /// Artifacts that have been opened.
 pub(super) struct PreparedArtifacts {
@@ -106,10 +107,11 @@ impl PreparedArtifacts {
     /// Leaves out the parts without these names, if there are any.
     pub(super) fn choose(&mut self, views: &[String]) -> anyhow::Result<()> {
         let PreparedParts { parts, statement, .. } = &mut self.parts;
-        parts.retain(|part| views.is_empty() || views.contains(&part.name.to_string()));
-        if let Some(view) = views.iter().find(|view| !parts.iter().any(|part| part.name.to_string() == **view)) {
-            bail!("--view {view}: there is no such part");
+        let names: Vec<_> = parts.iter().map(|part| part.name.to_string()).collect();
+        if let Some(view) = views.iter().find(|view| !names.contains(view)) {
+            bail!("--view {view}: there is no such part; there are {}", some_of(&names));
         }
+        parts.retain(|part| views.is_empty() || views.contains(&part.name.to_string()));
         statement.views = views.to_vec();
         Ok(())
     }
