@@ -108,7 +108,7 @@ fn main() -> anyhow::Result<()> {
             let deflated = counters.bytes_deflated.get();
             #[expect(clippy::cast_precision_loss, reason = "for display")]
             let verbatim = 100.0 * (1.0 - deflated as f64 / spliced.size as f64);
-            let packed = content.member().context("not packed")?.packed_size();
+            let packed = content.member().context("not packed")?.packed().bytes.size();
             println!(
                 "{} | {} | {packed} | {} | {joints} | {deflated} | {verbatim:.2} % | {index:.3} | {cost:.4} | \
                  {copying:.4} | {reference:.3}, {anew}",

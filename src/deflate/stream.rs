@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::blocks::Blocks;
-use crate::rope::{Content, Identity, ReadError, check_range, copy_from, head_mut, to_usize};
+use crate::rope::{Content, ReadError, check_range, copy_from, head_mut, to_usize};
 
 /// A deflate stream whose length is known. A block that is not kept any more is made again when it is read.
 #[derive(derive_more::Debug)]
@@ -74,9 +74,5 @@ impl Content for DeflatedStream {
     /// Always `false`: a block may leave the cache between this call and the read, and making it again is work.
     fn is_nonblocking(&self, _: u64, _: usize) -> bool {
         false
-    }
-
-    fn identity(&self) -> Option<Identity> {
-        self.blocks.identity
     }
 }

@@ -10,7 +10,7 @@ use super::jobs::BundleJobs;
 use super::selection::{BundleSelection, HASH_SIZE};
 use crate::fatbin::{BundlePart, BundleParts, CodeObject, Compressed, CompressedFormat};
 use crate::gpu::TargetId;
-use crate::rope::{Content, Identity, ReadError, check_range, copy_from, to_usize};
+use crate::rope::{Content, ReadError, check_range, copy_from, to_usize};
 
 /// A compressed bundle with some code objects of another one. It is made later.
 #[derive(Debug)]
@@ -119,9 +119,5 @@ impl Content for SizedBundle {
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         let behind = offset.checked_sub(self.format.header_size());
         behind.is_some_and(|offset| self.frame.is_nonblocking(offset, length))
-    }
-
-    fn identity(&self) -> Option<Identity> {
-        Some(Identity::describe("compressed bundle").add(&self.frame.identity()?.0).finish())
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::SizedParts;
 use crate::gpu::{BundleKey, TargetId};
-use crate::rope::{Content, Edit, PackedContent};
+use crate::rope::{Content, Edit};
 use crate::source::{Entry, EntryPath, Input};
 use crate::split::{Destination, Plan, PlannedBinary};
 
@@ -237,7 +237,7 @@ pub(crate) fn part(whole: u64, some: u64, all: u64) -> u64 {
 
 fn packed_size(entry: &Entry) -> u64 {
     let member = entry.content().and_then(|content| content.member());
-    member.map_or_else(|| entry.size(), PackedContent::packed_size)
+    member.map_or_else(|| entry.size(), |member| member.packed().bytes.size())
 }
 
 /// The device part for the code of each target.

@@ -103,11 +103,6 @@ pub trait PackedContent: Content {
     /// The form in which the zip file holds it.
     fn packed(&self) -> Packed;
 
-    /// The size of [`PackedContent::packed`] in bytes.
-    fn packed_size(&self) -> u64 {
-        self.packed().bytes.size()
-    }
-
     /// Has the pass that compares the checksum of a member compute its SHA-256, too. This holds for all members of the same
     /// zip file.
     fn hash_in_passing(&self) {}

@@ -9,8 +9,7 @@ use super::deflated::Deflated;
 use super::facts::MemberFacts;
 use super::open_members::{CloseMember, ListedMember};
 use super::stored::StoredMember;
-use crate::rope::{BlockBoundary, Content, Identity, Packed, PackedContent, ReadError};
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::rope::{Content, Identity, PackedContent, ReadError};
 use crate::sync::{Arc, Mutex, Weak, rank};
 
 /// What is kept of a member for as long as its input is open.
@@ -23,20 +22,19 @@ pub(super) trait Openable: fmt::Debug + Send + Sync + 'static {
 
     fn decoders(&self) -> &Arc<Decoders>;
 
-    /// Whether the pass that builds its index computes its SHA-256.
-    fn hashes(&self) -> &AtomicBool;
-
     /// Opens it. `facts` are what is known from when it was open before.
     fn open(&self, listed: ListedMember, facts: MemberFacts) -> OpenMember;
 
     /// Reads its first bytes without opening it.
     fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError>;
 
-    /// Its bytes as they are in the file.
-    fn packed(&self) -> Packed;
-
-    /// Number of these bytes.
-    fn packed_size(&self) -> u64;
+    /// It as a member of a zip file, if it is one.
+    fn in_zip(_: &Closable<Self>) -> Option<&dyn PackedContent>
+    where
+        Self: Sized,
+    {
+        None
+    }
 
     /// Where it begins in a file that is best read in order.
     fn place(&self) -> Option<u64> {
@@ -47,7 +45,7 @@ pub(super) trait Openable: fmt::Debug + Send + Sync + 'static {
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Closable<M> {
-    member: M,
+    pub(super) member: M,
     this: Weak<Self>,
     /// Held while the member is opened or closed, never while it is read.
     state: Mutex<ClosableState, { rank::MEMBER }>,
@@ -94,7 +92,7 @@ impl<M: Openable> Closable<M> {
     }
 
     /// Opens the member unless it is open.
-    fn open(&self) -> Arc<OpenMember> {
+    pub(super) fn open(&self) -> Arc<OpenMember> {
         let mut state = self.state.lock();
         if let Some(open) = &state.open {
             return Arc::clone(open);
@@ -109,7 +107,7 @@ impl<M: Openable> Closable<M> {
     }
 
     /// The open member. `None` if it is closed and not known to be damaged.
-    fn opened(&self) -> Option<Arc<OpenMember>> {
+    pub(super) fn opened(&self) -> Option<Arc<OpenMember>> {
         let state = self.state.lock();
         if state.facts.as_ref().is_some_and(|facts| facts.damage.is_some()) {
             drop(state);
@@ -177,28 +175,6 @@ impl<M: Openable> Content for Closable<M> {
     }
 
     fn member(&self) -> Option<&dyn PackedContent> {
-        Some(self)
-    }
-}
-
-impl<M: Openable> PackedContent for Closable<M> {
-    fn packed(&self) -> Packed {
-        self.opened().map_or_else(|| self.member.packed(), |open| open.packed())
-    }
-
-    fn packed_size(&self) -> u64 {
-        self.member.packed_size()
-    }
-
-    fn hash_in_passing(&self) {
-        self.member.hashes().store(true, Ordering::Relaxed);
-    }
-
-    fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
-        self.open().sha256()
-    }
-
-    fn block_boundaries(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
-        self.open().block_boundaries()
+        M::in_zip(self)
     }
 }

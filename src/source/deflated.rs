@@ -249,10 +249,6 @@ impl PackedContent for Deflated {
         Packed { bytes, deflated: true, crc32: stream.crc32 }
     }
 
-    fn hash_in_passing(&self) {
-        self.stream().hashes.store(true, Ordering::Relaxed);
-    }
-
     fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
         self.chunks.sha256()
     }

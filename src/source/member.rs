@@ -15,9 +15,9 @@ use super::stored::StoredMember;
 use super::stream::Stream;
 use super::wheel_bytes::WheelBytes;
 use crate::resources::Resources;
-use crate::rope::{Content, Identifier, Identity, Packed, ReadError, check_range};
+use crate::rope::{BlockBoundary, Content, Identifier, Identity, Packed, PackedContent, ReadError, check_range};
 use crate::sync::Arc;
-use crate::sync::atomic::AtomicBool;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// Length of a local file header without name and extra fields (APPNOTE.TXT 4.3.7).
 pub(super) const LOCAL_HEADER: u64 = 30;
@@ -241,10 +241,6 @@ impl Content for Raw {
     fn is_nonblocking(&self, offset: u64, length: usize) -> bool {
         self.data.get().is_some_and(|data| self.place.wheel.bytes.is_cached(data.saturating_add(offset), length))
     }
-
-    fn identity(&self) -> Option<Identity> {
-        Some(Identity::describe("packed").add(&self.place.identity().0).finish())
-    }
 }
 
 impl Openable for MemberPlace {
@@ -258,10 +254,6 @@ impl Openable for MemberPlace {
 
     fn decoders(&self) -> &Arc<Decoders> {
         &self.wheel.decoders
-    }
-
-    fn hashes(&self) -> &AtomicBool {
-        &self.wheel.hashes
     }
 
     fn open(&self, listed: ListedMember, facts: MemberFacts) -> OpenMember {
@@ -281,15 +273,31 @@ impl Openable for MemberPlace {
         }
     }
 
-    fn packed(&self) -> Packed {
-        Packed { bytes: self.raw(), deflated: self.is_deflated, crc32: self.crc32 }
-    }
-
-    fn packed_size(&self) -> u64 {
-        self.packed_size
+    fn in_zip(closable: &Closable<Self>) -> Option<&dyn PackedContent> {
+        Some(closable)
     }
 
     fn place(&self) -> Option<u64> {
         matches!(self.wheel.bytes, WheelBytes::Remote(_)).then_some(self.header_start)
+    }
+}
+
+impl PackedContent for Closable<MemberPlace> {
+    fn packed(&self) -> Packed {
+        let MemberPlace { is_deflated, crc32, .. } = self.member;
+        let closed = || Packed { bytes: self.member.raw(), deflated: is_deflated, crc32 };
+        self.opened().map_or_else(closed, |open| open.packed())
+    }
+
+    fn hash_in_passing(&self) {
+        self.member.wheel.hashes.store(true, Ordering::Relaxed);
+    }
+
+    fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
+        self.open().sha256()
+    }
+
+    fn block_boundaries(&self) -> Result<Option<Arc<[BlockBoundary]>>, ReadError> {
+        self.open().block_boundaries()
     }
 }

@@ -23,8 +23,7 @@ use super::reader::ContentReader;
 use crate::index::RecordKind;
 use crate::memory::{Parser, ParserMemory};
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, Packed, ReadError, Rope, Segment, to_usize};
-use crate::sync::atomic::AtomicBool;
+use crate::rope::{Content, Identity, ReadError, Rope, Segment, to_usize};
 
 /// A member of a gzip file: a deflate stream of its own (RFC 1952, 2.2).
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -73,7 +72,6 @@ pub(super) fn open(
         is_single: members.len() == 1,
         resources: Arc::clone(resources),
         decoders: Decoders::of(resources),
-        hashes: Arc::default(),
         table,
     });
     let content = |member: GzipMember| -> Result<Arc<dyn Content>, ReadError> {
@@ -101,8 +99,6 @@ struct GzipFile {
     is_single: bool,
     resources: Arc<Resources>,
     decoders: Arc<Decoders>,
-    /// Whether the passes that build indexes compute the SHA-256 of the members.
-    hashes: Arc<AtomicBool>,
     #[expect(dead_code, reason = "the members count as long as they are there")]
     table: ParserMemory,
 }
@@ -119,17 +115,17 @@ impl Gunzipped {
         let GzipFile { entry, resources, .. } = &*self.of;
         Stream {
             entry: entry.clone(),
-            packed: Arc::new(self.packed_bytes()),
+            packed: Arc::new(self.packed()),
             size: self.member.size,
             crc32: self.member.crc32,
             identity: self.identity(),
-            hashes: Arc::clone(&self.of.hashes),
+            hashes: Arc::default(),
             resources: Arc::clone(resources),
         }
     }
 
     /// The deflate stream.
-    fn packed_bytes(&self) -> Rope {
+    fn packed(&self) -> Rope {
         let range = Segment::range(Arc::clone(&self.of.content), self.member.start, self.member.packed);
         // The place of each member was compared with the size of the file.
         range.and_then(|range| Rope::new([range])).unwrap_or_default()
@@ -156,24 +152,12 @@ impl Openable for Gunzipped {
         &self.of.decoders
     }
 
-    fn hashes(&self) -> &AtomicBool {
-        &self.of.hashes
-    }
-
     fn open(&self, listed: ListedMember, facts: MemberFacts) -> OpenMember {
         OpenMember::Deflated(Deflated::new(self.stream(), Arc::clone(self.decoders()), listed, facts))
     }
 
     fn peek(&self, buffer: &mut [u8]) -> Result<(), ReadError> {
         peek(&self.stream(), self.decoders(), buffer)
-    }
-
-    fn packed(&self) -> Packed {
-        Packed { bytes: Arc::new(self.packed_bytes()), deflated: true, crc32: self.member.crc32 }
-    }
-
-    fn packed_size(&self) -> u64 {
-        self.member.packed
     }
 }
 
