@@ -143,11 +143,8 @@ impl Image {
     }
 
     /// Reads the headers of a layer, after comparing its digest.
-    pub(crate) fn layer(&self, number: usize, resources: &Arc<Resources>) -> Result<Layer, ImageError> {
-        match self.layers().get(number) {
-            Some(descriptor) => Layer::open(&self.layout, descriptor, resources),
-            None => Ok(Layer::default()),
-        }
+    pub(crate) fn layer(&self, layer: &Descriptor, resources: &Arc<Resources>) -> Result<Layer, ImageError> {
+        Layer::open(&self.layout, layer, resources)
     }
 }
 

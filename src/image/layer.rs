@@ -12,7 +12,7 @@ use super::{ImageError, Layout};
 use crate::index::{Index, RecordKind};
 use crate::memory::{Parser, ParserMemory};
 use crate::resources::Resources;
-use crate::rope::{Content, Identity, Rope, Sha256};
+use crate::rope::{Content, Identity, Sha256};
 use crate::source::{Attributes, EntryPath, TarCompression, TarMember, kind_name, open_archive, path_of, read_members};
 use crate::split::hex;
 
@@ -79,13 +79,6 @@ pub(crate) enum LayerMemberKind {
     Opaque,
     /// The root, a global header, or a mark of a storage driver.
     Other,
-}
-
-impl Default for Layer {
-    fn default() -> Self {
-        let (archive, table) = (Arc::new(Rope::default()), ParserMemory::new(Parser::Tar));
-        Self { digest: String::new(), archive, compression: TarCompression::Plain, members: Vec::new(), table }
-    }
 }
 
 impl Layer {

@@ -21,11 +21,11 @@ impl LayeredImage {
     /// Reads the headers of all layers. One blob may be several layers.
     pub(crate) fn open(image: Image, resources: &Arc<Resources>) -> Result<Self, ImageError> {
         let (mut layers, mut read) = (Vec::new(), HashMap::new());
-        for (number, descriptor) in image.layers().iter().enumerate() {
+        for descriptor in image.layers() {
             let blob = (descriptor.digest().to_string(), descriptor.media_type().to_string(), descriptor.size());
             let layer = match read.entry(blob) {
                 Entry::Occupied(same) => Arc::clone(same.get()),
-                Entry::Vacant(new) => Arc::clone(new.insert(Arc::new(image.layer(number, resources)?))),
+                Entry::Vacant(new) => Arc::clone(new.insert(Arc::new(image.layer(descriptor, resources)?))),
             };
             layers.push(layer);
         }
