@@ -190,11 +190,7 @@ fn check(image: &PeImage) -> Result<(), BinaryError> {
         return Err(BinaryError::malformed("a section reaches past the end of the file"));
     }
     // "PE Format", "Section Table": addresses ascend.
-    let apart = |pair: &[PeSection]| match pair {
-        [section, next] => section.address + section.virtual_size <= next.address,
-        _ => true,
-    };
-    if !image.sections.windows(2).all(apart) {
+    if !image.sections.is_sorted_by(|section, next| section.address + section.virtual_size <= next.address) {
         return Err(BinaryError::malformed("its sections are not one after the other in memory"));
     }
     let table_end = image.table_offset + (image.sections.len() * size_of::<pe::ImageSectionHeader>()) as u64;

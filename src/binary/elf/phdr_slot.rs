@@ -92,17 +92,13 @@ fn tail(image: &ElfImage, segment: &ElfSegment) -> Range<u64> {
 /// Adjacent segments with the same permissions. lld lays out data like this: the part that becomes read-only after
 /// relocation, and the rest.
 fn neighbours(image: &ElfImage, load: usize) -> Vec<PhdrSlot> {
-    let loads: Vec<_> = image.loads().collect();
     let permissions = |flags: ProgramFlags| flags.0 & (elf::PF_R.0 | elf::PF_W.0 | elf::PF_X.0);
     let Some(device_end) = image.segments.get(load).map(ElfSegment::end) else { return Vec::new() };
-    let pairs = loads.windows(2).filter_map(|pair| match pair {
-        [(first, a), (second, b)] => {
-            let device_is_apart = *first != load && *second != load;
-            let follows = a.offset >= device_end;
-            (device_is_apart && follows && permissions(a.flags) == permissions(b.flags))
-                .then_some(PhdrSlot::MergeLoads { first: *first, second: *second })
-        }
-        _ => None,
+    let pairs = image.loads().zip(image.loads().skip(1)).filter_map(|((first, a), (second, b))| {
+        let device_is_apart = first != load && second != load;
+        let follows = a.offset >= device_end;
+        (device_is_apart && follows && permissions(a.flags) == permissions(b.flags))
+            .then_some(PhdrSlot::MergeLoads { first, second })
     });
     pairs.collect()
 }
