@@ -71,13 +71,12 @@ impl LinkedDirectories {
     }
 }
 
-/// A path without `.` and `..`, by its text alone. It begins with a resolved directory, and what was joined to that has no `..`
+/// A path without `..`, by its text alone. It begins with a resolved directory, and what was joined to that has no `..`
 /// behind a symlink: markers of splits, and rows that installers write to RECORD, have each `..` at their beginning.
 pub(super) fn normal(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut path, component| {
         match component {
             Component::ParentDir => drop(path.pop()),
-            Component::CurDir => {}
             _ => path.push(component),
         }
         path
