@@ -180,7 +180,7 @@ rules! {
         "install or download again";
     /// No RECORD names a file of the split.
     FileUnnamed "file-unnamed" Record:
-        "delete it, or install the distribution that contains it";
+        "install the distribution that contains it again; delete it only if there is none";
     /// A distribution of the split needs another one, which is missing.
     DistributionMissing "distribution-missing" Distribution:
         "install it, in the version that the finding names";
@@ -224,7 +224,7 @@ rules! {
     /// The manifest of a part does not list an archive, a file of a kernel database or a copy of a binary that is in
     /// the part or next to it.
     Unlisted "unlisted" Manifest:
-        "delete it, or install the distribution that contains it";
+        "install the distribution that contains it again; delete it only if there is none";
     /// Something of the fat input is in no part.
     AgainstLost "against-lost" Against:
         "split again; give `verify` the `--gpu-targets`, `--exclude-targets` and `--databases` of the split";
