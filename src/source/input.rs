@@ -114,7 +114,11 @@ impl Input {
     /// What pip left in it and is left out, in words; `None` if that is nothing.
     pub(crate) fn left_by_pip(&self) -> Option<String> {
         let (place, left) = (self.location.display(), some_of(&self.leftovers));
-        let words = || format!("{place}: pip left {left} of upgrades that were interrupted, which nothing imports");
+        let words = || {
+            format!(
+                "{place}: pip left {left} of upgrades that were interrupted, which nothing imports and which may be deleted"
+            )
+        };
         (!self.leftovers.is_empty()).then(words)
     }
 

@@ -330,7 +330,7 @@ impl Parts {
     pub(super) fn say_oddities(&self, findings: &Findings) {
         self.all.iter().flat_map(|part| &part.oddities).for_each(|odd| findings.push(odd.clone()));
         let left = self.all.iter().filter_map(|part| part.input.left_by_pip());
-        left.for_each(|left| findings.note(format!("{left}, and which is not checked; delete it")));
+        left.for_each(|left| findings.note(format!("{left}; it is not checked")));
         let trees = self.all.iter().map(|part| &part.input).filter(|input| input.directory().is_some());
         trees.flat_map(|input| &input.warnings).for_each(|warning| findings.note(warning.clone()));
         if let Some((part, first)) = self.all.iter().find_map(|part| Some((part, part.splits.0.first()?))) {

@@ -118,8 +118,8 @@ fn what_pip_left_of_an_upgrade_is_not_examined() {
         fs::remove_dir_all(site.join(installed)).unwrap();
         let (code, answer, _) = why(&place, &[".venv"]);
         assert_eq!(code, Some(4), "{answer:#}");
-        let expected =
-            "pip left lib/python3.11/site-packages/~emo and lib/python3.11/site-packages/~emo-1.dist-info of";
+        let expected = "pip left lib/python3.11/site-packages/~emo and lib/python3.11/site-packages/~emo-1.dist-info of \
+             upgrades that were interrupted, which nothing imports and which may be deleted";
         assert!(answer["sentence"].as_str().unwrap().contains(expected), "{answer:#}");
     }
     // Elsewhere it is a name like others.
