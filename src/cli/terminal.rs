@@ -16,6 +16,9 @@ use crate::report::fit;
 /// The most characters of a message. Paths can be megabytes long.
 const LONGEST: usize = 600;
 
+/// The longest word that is omitted as a whole, though only a part of it is in the middle: names of files may be longer.
+const LONGEST_LEFT_OUT: usize = LONGEST / 8;
+
 /// Fits tables in the terminal, if stdout is one.
 pub(super) fn fit_tables() {
     if io::stdout().is_terminal()
@@ -85,7 +88,7 @@ pub(super) fn print_error(line: &str) {
     writeln!(io::stderr(), "{}", escaped(line)).ok();
 }
 
-/// A message: escaped, and with its middle omitted if it is too long.
+/// A message: escaped, and with its middle omitted if it is too long, between words unless those there are long.
 pub(super) fn message(text: &impl Display) -> String {
     let text = text.to_string();
     let text = escaped(&text);
@@ -96,7 +99,11 @@ pub(super) fn message(text: &impl Display) -> String {
     let half = LONGEST / 2;
     let head: String = text.chars().take(half).collect();
     let tail: String = text.chars().skip(count - half).collect();
-    format!("{head} […{} characters…] {tail}", count - 2 * half)
+    let is_short = |word: &str| word.chars().count() <= LONGEST_LEFT_OUT;
+    let head = head.rsplit_once(' ').filter(|(_, word)| is_short(word)).map_or(&*head, |(words, _)| words);
+    let tail = tail.split_once(' ').filter(|(word, _)| is_short(word)).map_or(&*tail, |(_, words)| words);
+    let left_out = count - head.chars().count() - tail.chars().count();
+    format!("{head} […{left_out} characters…] {tail}")
 }
 
 #[cfg(test)]
@@ -126,5 +133,7 @@ mod tests {
             "{short}"
         );
         assert!(short.len() < LONGEST + 100);
+        let names = message(&"a/name/of/a/file ".repeat(100));
+        assert!(names.contains("file […") && names.contains("…] a/name"), "{names}");
     }
 }
