@@ -12,7 +12,10 @@ pub(super) fn gpu(name: &str) -> Result<TargetId, String> {
     }
     let is_family = || !target.is_generic() && BundleKey::of(&target).level() != Level::Target;
     if target.is_spirv() || is_family() || !target.is_known() && !has_form_of_processor(target.processor()) {
-        return Err(format!("{name} is not one GPU; name processors such as gfx942{}", near_gpus(name)));
+        return Err(format!(
+            "{name} is not one GPU; name processors as rocminfo does, such as gfx942{}",
+            near_gpus(name)
+        ));
     }
     Ok(target)
 }

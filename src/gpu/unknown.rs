@@ -68,7 +68,12 @@ pub fn doubt(name: &str) -> String {
 pub fn near_gpus(name: &str) -> String {
     let names = || PROCESSORS.iter().map(|processor| processor.name);
     let whole = names().find(|known| known.strip_prefix("gfx") == Some(name));
-    whole.map_or_else(|| near(name, names()), |whole| format!("; did you mean {whole}?"))
+    let begun: Vec<_> = names().filter(|known| name.len() > 3 && known.starts_with(name)).take(4).collect();
+    match (whole, begun.len()) {
+        (Some(whole), _) => format!("; did you mean {whole}?"),
+        (None, 1..=3) => format!("; did you mean {}?", begun.join(" or ")),
+        (None, _) => near(name, names()),
+    }
 }
 
 /// Whether a name begins as those of device parts do, and as the targets in the names of archives.
