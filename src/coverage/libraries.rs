@@ -10,6 +10,7 @@ use crate::devicecode::{CodeOfForm, DeviceForm};
 use crate::fatbin::{CodeDamage, damage_for};
 use crate::gpu::TargetId;
 use crate::report::table::counted;
+use crate::rope::to_usize;
 use crate::source::{EntryKind, EntryPath};
 use crate::split::{CodeOfFile, Plan, PlannedBinary, wrapped_damage};
 
@@ -27,7 +28,8 @@ pub(super) fn find(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Vec<Libra
     let known: BTreeSet<_> = libraries.iter().filter(is_known).map(|library| library.path.clone()).collect();
     let others = examined.code.iter().filter_map(|file| other(file, examined));
     libraries.extend(together(others.filter(|library| !known.contains(&library.path))));
-    libraries.retain(|library| library.problem.is_some() || !library.targets().is_empty());
+    let is_asking = |library: &LibraryCode| library.form == CodePlace::Split;
+    libraries.retain(|library| library.problem.is_some() || is_asking(library) || !library.targets().is_empty());
     libraries.sort_by(|a, b| a.path.cmp(&b.path));
     libraries.dedup_by(|a, b| a.path == b.path);
     libraries
@@ -141,6 +143,10 @@ fn other(file: &CodeOfFile, examined: &CoverageInput<'_>) -> Option<LibraryCode>
             let asking = counted(count, "wrapper asks", "wrappers ask");
             format!("it is split, and no archive for it is in the input ({asking} for code)")
         };
+        if examined.joined.without_code.contains(&path) {
+            let nothing = std::iter::repeat_n(BTreeSet::new(), to_usize(count));
+            return Some(LibraryCode::new(path, CodePlace::Split, nothing.collect()));
+        }
         let problem = warning(&path, examined).unwrap_or_else(missing);
         return Some(LibraryCode::unknown(path, CodePlace::Split, problem));
     }

@@ -1,6 +1,6 @@
 //! The result of joining.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::fatbin::{CodeDamage, CodeObject};
@@ -18,6 +18,8 @@ pub struct Joined {
     pub orphans: Vec<OrphanCode>,
     /// Split binaries that were not joined since they or their archives cannot be read, with the reasons.
     pub(crate) unread: HashMap<EntryPath, String>,
+    /// Split binaries that lead to archives, none of which has code for them.
+    pub(crate) without_code: BTreeSet<EntryPath>,
     /// Warnings for the user.
     pub warnings: Vec<String>,
 }

@@ -119,7 +119,11 @@ fn candidates(
                 joined.warnings.push(format!("{path}: {reason}"));
                 match error {
                     // Archives of other binaries, in which it has nothing, need not stay for it.
-                    JoinError::NoCode => without_code.push((path, reached)),
+                    JoinError::NoCode => {
+                        // Without an archive that it leads to, nothing says what code it has.
+                        joined.without_code.extend((!reached.is_empty()).then(|| path.clone()));
+                        without_code.push((path, reached));
+                    }
                     JoinError::Outside(_) => archives.need(&reached, path),
                     JoinError::Binary(_) | JoinError::Code(_) => {
                         archives.need(&reached, path);
