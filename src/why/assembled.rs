@@ -10,7 +10,7 @@ use super::found::SeenFiles;
 use super::libraries::may_be_library;
 use super::lookup::{Lookup, Presence};
 use super::origin::wheel_in;
-use super::wanted::WantedPackages;
+use super::wanted::{WantedPackages, exact};
 use crate::binary::{FatBinary, SplitBinary};
 use crate::coverage::{CauseKind, CodePlace, CoveredDatabase, DatabaseQuestion, InputDatabases, LibraryCode};
 use crate::database::Databases;
@@ -370,7 +370,7 @@ fn cause_of_wheels(wheels: &[GivenWheel], unread: &[PathBuf], device: &TargetId)
         format!("pip install {}", files.join(" "))
     });
     let extra = wanted.extra.as_ref().map_or_else(
-        || format!("install {}", wanted.requirements.join(", ")),
+        || format!("install {}", wanted.packages.iter().map(exact).collect::<Vec<_>>().join(", ")),
         |extra| format!("install it with the extra {extra}"),
     );
     let whence = if command.is_some() { "" } else { ", from where you have the wheel" };

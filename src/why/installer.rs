@@ -7,7 +7,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use super::origin::{PackageOrigin, directory_of, wheel_in};
-use super::wanted::WantedPackages;
+use super::wanted::{WantedPackages, exact};
 use crate::disk;
 use crate::memory::Parser;
 use crate::text::quoted;
@@ -69,30 +69,24 @@ impl Installer {
         if self.linked.is_some() {
             return self.renew(&wanted.packages, of, name);
         }
-        self.remedy(&wanted.requirements, &wanted.packages, "", of, name)
+        // The host package is there, and an index would be asked for what it lacks on purpose.
+        self.remedy(&wanted.packages, "--no-deps ", of, name)
     }
 
     /// Installs packages again, without what they require.
     pub(super) fn renew(&self, packages: &BTreeSet<(String, String)>, of: &Path, name: &str) -> Remedy {
         let packages: BTreeSet<_> = packages.iter().chain(&self.linked).cloned().collect();
-        let requirements: Vec<_> = packages.iter().map(super::wanted::exact).collect();
         let option = match (self.is_uv, &self.linked) {
             // uv makes links to files in its cache. What damaged a file in place damaged the cache, too.
             (true, None) => "--reinstall --no-deps --no-cache ",
             (true, Some(_)) => "--reinstall --no-deps --no-cache --link-mode copy ",
             (false, _) => "--force-reinstall --no-deps ",
         };
-        self.remedy(&requirements, &packages, option, of, name)
+        self.remedy(&packages, option, of, name)
     }
 
-    fn remedy(
-        &self,
-        requirements: &[String],
-        packages: &BTreeSet<(String, String)>,
-        option: &str,
-        of: &Path,
-        name: &str,
-    ) -> Remedy {
+    fn remedy(&self, packages: &BTreeSet<(String, String)>, option: &str, of: &Path, name: &str) -> Remedy {
+        let requirements: Vec<_> = packages.iter().map(exact).collect();
         let what = requirements.iter().map(|it| format!("'{it}'")).collect::<Vec<_>>().join(" ");
         let plain = requirements.join(", ");
         let without = |advice: String| Remedy { command: None, advice };
@@ -109,15 +103,10 @@ impl Installer {
                 names.join(", ")
             ));
         };
-        // The host package is there, and a public index would be asked for what it lacks on purpose.
-        let option_of_files = if option.is_empty() { "--no-deps " } else { option };
         let of_files = |directory: &Path| {
             let files: Vec<_> = packages.iter().map(|package| wheel_in(directory, package)).collect::<Option<_>>()?;
             let files: Vec<_> = files.iter().map(quoted).collect();
-            Some(Remedy {
-                command: Some(format!("{start} {option_of_files}{}", files.join(" "))),
-                advice: String::new(),
-            })
+            Some(Remedy { command: Some(format!("{start} {option}{}", files.join(" "))), advice: String::new() })
         };
         let tool = if self.is_uv { "uv" } else { "pip" };
         let of_index = |index: &str| Remedy {

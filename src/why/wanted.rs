@@ -12,8 +12,6 @@ use crate::wheel::{Metadata, normalise, part_in};
 pub(super) struct WantedPackages {
     /// Normalised names with versions. Empty if there is none for this GPU.
     pub(super) packages: BTreeSet<(String, String)>,
-    /// What to install: the host package with an extra, or the packages themselves.
-    pub(super) requirements: Vec<String>,
     /// The extra of the GPU.
     pub(super) extra: Option<String>,
     /// The GPUs and families with packages.
@@ -26,12 +24,9 @@ impl WantedPackages {
         let offered = devices.keys().filter(|key| *key != "all").cloned().collect();
         let target = normalise(device.processor());
         if let Some((packages, extra)) = devices.get(&target).zip(host.own_extras().of_split(&target)) {
-            let requirement = format!("{}[{extra}]=={}", host.name, host.version);
-            return Self { packages: packages.clone(), requirements: vec![requirement], extra: Some(extra), offered };
+            return Self { packages: packages.clone(), extra: Some(extra), offered };
         }
-        let packages = of_families(&devices, device);
-        let requirements = packages.iter().map(exact).collect();
-        Self { packages, requirements, extra: None, offered }
+        Self { packages: of_families(&devices, device), extra: None, offered }
     }
 
     /// That a host package names none for this GPU. `None` if it names none at all.

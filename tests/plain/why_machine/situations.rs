@@ -317,7 +317,7 @@ const CASES: &[Case] = &[
         "the file is code for gfx1030",
     ),
     // Packages.
-    (remove_device, "gfx1030 work", "package-missing", "install demo[device-gfx1030]==1.0 from where you have it"),
+    (remove_device, "gfx1030 work", "package-missing", "install amd-demo-device-gfx1030==1.0 from where you have it"),
     (
         |it| {
             remove_device(it);
@@ -335,7 +335,7 @@ const CASES: &[Case] = &[
         },
         "gfx1030 work",
         "package-missing",
-        "demo came from https://wheels.example/demo-1.0-py3-none-any.whl: install demo[device-gfx1030]==1.0 from there",
+        "demo came from https://wheels.example/demo-1.0-py3-none-any.whl: install amd-demo-device-gfx1030==1.0 from there",
     ),
     (
         |it| {
@@ -398,7 +398,7 @@ const WITH_COMMAND: &[Remedied] = &[
         "gfx1030 work",
         "package-missing",
         "(pip is configured to use https://wheels.example/simple)",
-        "work/bin/python3.11 -m pip install 'demo[device-gfx1030]==1.0'",
+        "work/bin/python3.11 -m pip install --no-deps 'amd-demo-device-gfx1030==1.0'",
     ),
     (
         |it| {
