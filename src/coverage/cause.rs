@@ -37,7 +37,7 @@ pub(crate) enum CauseKind {
     ArchiveName,
     /// There are archives, and no library there leads to them.
     ArchiveAlone,
-    /// There is no archive for this GPU where the library looks.
+    /// There is no archive for this GPU where the library looks, or none of the packages' archives has code for it.
     ArchivesNone,
     /// `ROCM_KPACK_DISABLE` is set.
     ArchivesOff,

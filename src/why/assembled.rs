@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::cause::Cause;
 use super::error;
 use super::found::SeenFiles;
+use super::installed::are_of_several;
 use super::libraries::may_be_library;
 use super::lookup::{Lookup, Presence};
 use super::origin::wheel_in;
@@ -21,13 +22,13 @@ use crate::image::{ImageReference, open_root};
 use crate::join::{join, lay_over, open_wheels};
 use crate::loader::{OwnRuntime, is_archive};
 use crate::metrics::Progress;
-use crate::opened::{InnerSplits, SplitDirectory, check_elsewhere, statements_in};
+use crate::opened::{InnerSplits, SplitDirectory, check_elsewhere, statement_in, statements_in};
 use crate::packages::InstalledComponent;
 use crate::remote::is_url;
 use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{EntryKind, EntryPath, Input};
-use crate::text::quoted;
+use crate::text::{quoted, some_of};
 use crate::wheel::{Metadata, WheelLabel, accepts, normalise};
 
 /// The files with code of what is put together, and how much was looked at.
@@ -80,6 +81,8 @@ enum AssemblyForm {
 pub(super) struct GivenWheel {
     pub(super) path: PathBuf,
     pub(super) metadata: Metadata,
+    /// The ID of the split that it is a part of, if it states one.
+    split_id: Option<String>,
 }
 
 /// The files of wheels that are installed together, the host wheel first.
@@ -271,7 +274,8 @@ impl GivenWheel {
 
     fn of(path: &Path, input: &Input) -> anyhow::Result<Self> {
         let metadata = Metadata::read(input).map_err(error::at(path))?;
-        Ok(Self { path: path.to_owned(), metadata })
+        let split_id = input.dist_info().and_then(|info| statement_in(input, info)?.split_id);
+        Ok(Self { path: path.to_owned(), metadata, split_id })
     }
 
     fn name(&self) -> String {
@@ -318,10 +322,10 @@ impl Assembly {
         matches!(self.form, AssemblyForm::Wheels { .. })
     }
 
-    /// Why a split library has no code for a GPU.
-    pub(super) fn explain(&self, device: &TargetId, lookup: &mut Lookup) {
+    /// Why a split library has no code for a GPU, but for these `targets`.
+    pub(super) fn explain(&self, device: &TargetId, targets: &[String], lookup: &mut Lookup) {
         let cause = match &self.form {
-            AssemblyForm::Wheels { wheels, unread } => cause_of_wheels(wheels, unread, device),
+            AssemblyForm::Wheels { wheels, unread } => cause_of_wheels(wheels, unread, device, targets),
             AssemblyForm::Artifacts | AssemblyForm::Other => nothing_has_archives(),
             AssemblyForm::Parts(parts) if parts.is_empty() => {
                 let reason = format!("the split has no part for {}", device.processor());
@@ -344,20 +348,27 @@ fn some_or_none(names: &[String]) -> String {
     if names.is_empty() { "no other part".to_owned() } else { names.join(", ") }
 }
 
-fn cause_of_wheels(wheels: &[GivenWheel], unread: &[PathBuf], device: &TargetId) -> Cause {
+fn cause_of_wheels(wheels: &[GivenWheel], unread: &[PathBuf], device: &TargetId, targets: &[String]) -> Cause {
     let Some(host) = wheels.first() else { return nothing_has_archives() };
     let (name, version) = (&host.metadata.name, &host.metadata.version);
     let wanted = WantedPackages::of(&host.metadata, device);
     if wanted.packages.is_empty() {
         return wanted.lacking(name, version, device).unwrap_or_else(nothing_has_archives);
     }
-    let is_given = |package: &&(String, String)| {
-        wheels.iter().any(|it| it.name() == package.0 && accepts(&package.1, &it.metadata.version))
+    let given = |package: &(String, String)| {
+        wheels.iter().find(|it| it.name() == package.0 && accepts(&package.1, &it.metadata.version))
     };
-    let missing: Vec<_> = wanted.packages.iter().filter(|package| !is_given(package)).collect();
+    let missing: Vec<_> = wanted.packages.iter().filter(|package| given(package).is_none()).collect();
     if missing.is_empty() {
-        let reason = "the device wheels have nothing for it: they are of another build".to_owned();
-        return Cause::new(CauseKind::ArchiveReplaced, reason, None);
+        let mut devices = wanted.packages.iter().filter_map(given);
+        return if devices.any(|it| are_of_several(host.split_id.as_deref(), it.split_id.as_deref())) {
+            Cause::new(CauseKind::ArchiveReplaced, "the device wheels are of another build than the host wheel", None)
+        } else if targets.is_empty() {
+            Cause::new(CauseKind::ArchivesNone, "no device wheel has code for it", None)
+        } else {
+            let reason = format!("the device wheels have its code for {} only", some_of(targets));
+            Cause::new(CauseKind::ArchivesNone, reason, None)
+        };
     }
     let packages: Vec<_> = missing.iter().map(|(name, version)| format!("{name} {version}")).collect();
     let lack = format!("installed alone, {name} {version} has no kernels, which are in {}", packages.join(" and "));

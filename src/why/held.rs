@@ -67,7 +67,7 @@ pub(super) fn look_up(
         return lookup.fail(cause);
     }
     if let Some(assembly) = assembly.filter(|_| code.form == CodePlace::Split) {
-        return assembly.explain(device, lookup);
+        return assembly.explain(device, &targets, lookup);
     }
     lookup.fail(Cause::new(CauseKind::NoCode, without_code(code.form, &targets), None));
 }

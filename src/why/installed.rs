@@ -12,12 +12,14 @@ use super::wanted::WantedPackages;
 use crate::coverage::CauseKind;
 use crate::disk;
 use crate::gpu::TargetId;
+use crate::loader::resolve;
 use crate::memory::Parser;
 use crate::rope::{Sha256, head_mut};
 use crate::source::{DirectoryListing, EntryPath};
+use crate::split::Statement;
 use crate::text::quoted;
 use crate::verify::devices_of;
-use crate::wheel::{Claims, Metadata, accepts, normalise};
+use crate::wheel::{self, Claims, Metadata, accepts, normalise};
 
 /// The directory in which `rocm-sdk init` makes hard links to installed files (ROCm/TheRock#5778).
 const DEVELOPMENT: &str = "_rocm_sdk_devel";
@@ -36,6 +38,19 @@ pub(super) struct InstalledDistribution {
 }
 
 impl InstalledDistribution {
+    /// What installs it again.
+    fn renew(&self) -> Remedy {
+        let name = normalise(&self.metadata.name);
+        let packages = BTreeSet::from([(name.clone(), self.metadata.version.clone())]);
+        Installer::of(&self.info, None).renew(&packages, &self.info, &name)
+    }
+
+    /// The ID of the split that it is a part of, if it states one.
+    fn split_id(&self) -> Option<String> {
+        let bytes = disk::read(&self.info.join(wheel::STATEMENT), Parser::Statement).ok()?;
+        Statement::parse(&bytes).ok()?.split_id
+    }
+
     /// Whether its RECORD names a path.
     fn names(&self, path: &EntryPath) -> bool {
         self.record.rows().any(|(row, _)| row == path.as_bytes())
@@ -61,17 +76,30 @@ pub(super) fn distributions(site: &Path) -> impl Iterator<Item = InstalledDistri
 pub(super) fn reinstall(library: &Path, package: &str) -> Option<Remedy> {
     let (name, version) = package.split_once("==")?;
     let is_it = |it: &InstalledDistribution| it.metadata.name == name && it.metadata.version == version;
-    let found = distributions(&site_of(library)?).find(is_it)?;
-    let packages = BTreeSet::from([(normalise(name), version.to_owned())]);
-    Some(Installer::of(&found.info, None).renew(&packages, &found.info, name))
+    distributions(&site_of(library)?).find(is_it).map(|found| found.renew())
 }
 
-/// Why a library has no archive that fits; `None` if packages do not explain it. `archive` is an existing one that does
-/// not fit.
+/// The archives that a runtime tries for a library.
+#[derive(Default)]
+pub(super) struct TriedArchives<'a> {
+    pub(super) paths: Vec<&'a Path>,
+    /// An existing one that does not fit.
+    pub(super) unfit: Option<&'a Path>,
+}
+
+impl TriedArchives<'_> {
+    /// Whether the RECORD of a package in `site` names one of them.
+    fn are_of(&self, package: &InstalledDistribution, site: &Path) -> bool {
+        let below = |path: &&Path| resolve(&EntryPath::root(), path.strip_prefix(site).ok()?.to_str()?);
+        self.paths.iter().filter_map(below).any(|path| package.names(&path))
+    }
+}
+
+/// Why a library has no archive that fits; `None` if packages do not explain it.
 pub(super) fn cause(
     file: &LibraryFile,
     device: &TargetId,
-    archive: Option<&Path>,
+    archives: &TriedArchives<'_>,
     lookup: &mut Lookup,
 ) -> Option<Cause> {
     // uv may install symlinks into its cache, where there is an unpacked wheel.
@@ -80,7 +108,7 @@ pub(super) fn cause(
     let site = site_of(path)?;
     let distributions: Vec<_> = distributions(&site).collect();
     let library = InstalledLibrary { path, is_linked: link.is_some(), site: &site, distributions: &distributions };
-    library.cause(device, archive, lookup)
+    library.cause(device, archives, lookup)
 }
 
 /// A library in a directory of packages.
@@ -94,12 +122,16 @@ struct InstalledLibrary<'a> {
 }
 
 impl InstalledLibrary<'_> {
-    fn cause(&self, device: &TargetId, archive: Option<&Path>, lookup: &mut Lookup) -> Option<Cause> {
+    fn cause(&self, device: &TargetId, archives: &TriedArchives<'_>, lookup: &mut Lookup) -> Option<Cause> {
         let &Self { path, is_linked, site, distributions } = self;
         let relative = below(path, site)?;
         let hosts: Vec<_> = distributions.iter().filter(|it| it.names(&relative)).collect();
         let Some(host) = owner(&hosts, path, &relative, lookup) else {
-            return copy(path, site, distributions, lookup);
+            let of_archive = || {
+                let package = distributions.iter().find(|it| archives.are_of(it, site))?;
+                Some(cause_of_archive(archives.unfit, true, package.renew()))
+            };
+            return copy(path, site, distributions, lookup).or_else(of_archive);
         };
         let name = normalise(&host.metadata.name);
         let version = &host.metadata.version;
@@ -112,13 +144,13 @@ impl InstalledLibrary<'_> {
             lookup.evidence.saw(format!("{} leads to the library", path.display()));
             lookup.evidence.follows(NEXT_TO_FILE);
         }
-        Some(PackageCheck { host, name, is_linked, wanted, distributions }.cause(archive, lookup))
+        Some(PackageCheck { host, name, is_linked, wanted, distributions }.cause(archives, lookup))
     }
 }
 
 /// The cause if the device package has another version than the package of the library.
 pub(super) fn version(file: &LibraryFile, device: &TargetId) -> Option<Cause> {
-    let cause = cause(file, device, None, &mut Lookup::default())?;
+    let cause = cause(file, device, &TriedArchives::default(), &mut Lookup::default())?;
     (cause.kind == CauseKind::PackageVersion).then_some(cause)
 }
 
@@ -148,8 +180,8 @@ impl MixedPackages {
             let library = InstalledLibrary { path, is_linked: *path != file.path, site: &site, distributions };
             let relative = below(path, &site)?;
             let mut hosts = hosts.iter().filter_map(|&host| distributions.get(host));
-            let cause =
-                hosts.any(|it| it.names(&relative)).then(|| library.cause(device, None, &mut Lookup::default()));
+            let cause = || library.cause(device, &TriedArchives::default(), &mut Lookup::default());
+            let cause = hosts.any(|it| it.names(&relative)).then(cause);
             cause?.filter(|cause| cause.kind == CauseKind::PackageVersion)
         })
     }
@@ -201,7 +233,7 @@ struct PackageCheck<'a> {
 }
 
 impl PackageCheck<'_> {
-    fn cause(&self, archive: Option<&Path>, lookup: &mut Lookup) -> Cause {
+    fn cause(&self, archives: &TriedArchives<'_>, lookup: &mut Lookup) -> Cause {
         let (name, version) = (&self.name, &self.host.metadata.version);
         let linked = self.is_linked.then(|| (name.clone(), version.clone()));
         let installer = Installer::of(&self.host.info, linked);
@@ -211,7 +243,8 @@ impl PackageCheck<'_> {
             existing.entry(normalise(&it.metadata.name)).or_default().push(it);
         }
         let mut several: Vec<_> = existing.get(name).filter(|all| all.len() > 1).map(|_| name).into_iter().collect();
-        let mut source = (&self.host.info, name);
+        // A symlink into a cache has its archives elsewhere.
+        let (mut source, mut has_archive) = ((&self.host.info, name), archives.unfit.is_some() || self.is_linked);
         for (device, wanted) in &self.wanted.packages {
             let Some(found) = existing.get(device) else {
                 let extra = self.wanted.extra.as_ref();
@@ -227,6 +260,8 @@ impl PackageCheck<'_> {
             lookup.evidence.saw(format!("{device} {} is installed", fitting.metadata.version));
             several.extend((found.len() > 1).then_some(device));
             source = (&fitting.info, device);
+            // Without a RECORD nothing says what it installed.
+            has_archive |= fitting.record.rows().next().is_none() || archives.are_of(fitting, &installer.site);
         }
         let renewed = installer.renew(&self.wanted.packages, source.0, source.1);
         if let Some(several) = several.first() {
@@ -237,18 +272,28 @@ impl PackageCheck<'_> {
             );
             return with(CauseKind::SeveralVersions, reason, renewed);
         }
-        let (kind, reason) = match archive {
-            Some(archive) => (
-                CauseKind::ArchiveReplaced,
-                format!("{} is not what its package installed, or is damaged", archive.display()),
-            ),
-            None if installer.has_installed => {
-                (CauseKind::ArchiveGone, "its archive is gone, although its package is installed".to_owned())
-            }
-            None => (CauseKind::ArchiveGone, "its archive is gone, although its dist-info is there".to_owned()),
-        };
-        with(kind, reason, renewed)
+        if !has_archive {
+            let names: Vec<_> = self.wanted.packages.iter().map(|(name, _)| name.as_str()).collect();
+            let reason = format!("{}, which is installed, has no archive for it", names.join(" and "));
+            return Cause::new(CauseKind::ArchivesNone, reason, None);
+        }
+        cause_of_archive(archives.unfit, installer.has_installed, renewed)
     }
+}
+
+/// The cause if an archive that a package installed is gone, or is there and does not fit.
+fn cause_of_archive(unfit: Option<&Path>, is_installed: bool, renewed: Remedy) -> Cause {
+    let (kind, reason) = match unfit {
+        Some(archive) => (
+            CauseKind::ArchiveReplaced,
+            format!("{} is not what its package installed, or is damaged", archive.display()),
+        ),
+        None if is_installed => {
+            (CauseKind::ArchiveGone, "its archive is gone, although its package is installed".to_owned())
+        }
+        None => (CauseKind::ArchiveGone, "its archive is gone, although its dist-info is there".to_owned()),
+    };
+    with(kind, reason, renewed)
 }
 
 fn with(kind: CauseKind, reason: String, remedy: Remedy) -> Cause {
@@ -273,18 +318,45 @@ fn owner<'a>(
     found.or(hosts.last()).copied()
 }
 
-/// The package that installed an archive before it was replaced, by the SHA-256 in its RECORD. `None` if the archive
-/// was not replaced, as far as packages show.
-pub(super) fn replaced(library: &Path, archive: &Path) -> Option<String> {
-    let (site, archive) = (site_of(library)?.canonicalize().ok()?, archive.canonicalize().ok()?);
-    let path = below(&archive, &site)?;
-    let owner = |it: InstalledDistribution| Some((it.record.get(&path)?, it.metadata));
-    let owners: Vec<_> = distributions(&site).filter_map(owner).collect();
-    let digest = sha256(&archive).ok()?;
-    if owners.iter().any(|(claim, _)| claim.sha256 == digest) {
-        return None;
+/// What packages show of an archive without the code of a library.
+pub(super) enum ArchiveOrigin {
+    Unknown,
+    /// It is not the one that this package installed, by the SHA-256 in its RECORD.
+    Replaced(String),
+    /// It and the library are as they were installed, and this package is not of another split than the library's.
+    Installed(String),
+}
+
+pub(super) fn origin(library: &Path, archive: &Path) -> ArchiveOrigin {
+    origin_if_known(library, archive).unwrap_or(ArchiveOrigin::Unknown)
+}
+
+fn origin_if_known(library: &Path, archive: &Path) -> Option<ArchiveOrigin> {
+    let site = site_of(library)?.canonicalize().ok()?;
+    let all: Vec<_> = distributions(&site).collect();
+    // The package whose RECORD has the digest of a file, or else the first one that names it.
+    let owner = |file: &Path| {
+        let file = file.canonicalize().ok()?;
+        let path = below(&file, &site)?;
+        let mut owners = all.iter().filter_map(|it| Some((it, it.record.get(&path)?.sha256))).peekable();
+        let (first, _) = *owners.peek()?;
+        let digest = sha256(&file).ok()?;
+        let whole = owners.find(|(_, stated)| *stated == digest).map(|(package, _)| package);
+        Some((whole.unwrap_or(first), whole.is_some()))
+    };
+    let (package, is_whole) = owner(archive)?;
+    let name = format!("{} {}", package.metadata.name, package.metadata.version);
+    if !is_whole {
+        return Some(ArchiveOrigin::Replaced(name));
     }
-    owners.first().map(|(_, metadata)| format!("{} {}", metadata.name, metadata.version))
+    let (host, _) = owner(library).filter(|(_, is_whole)| *is_whole)?;
+    (!are_of_several(host.split_id().as_deref(), package.split_id().as_deref()))
+        .then_some(ArchiveOrigin::Installed(name))
+}
+
+/// Whether two parts state the IDs of different splits.
+pub(super) fn are_of_several(one: Option<&str>, other: Option<&str>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one != other)
 }
 
 fn sha256(path: &Path) -> io::Result<[u8; 32]> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rocm_kpack::{Archive, ArchiveFile, Environment, Error, Marker, search, toc_key};
 
 use super::cause::Cause;
+use super::installed::{ArchiveOrigin, TriedArchives};
 use super::libraries::LibraryFile;
 use super::lookup::Lookup;
 use super::nearby::{NearbyArchives, nearby_archives};
@@ -102,7 +103,8 @@ impl ArchiveSearch<'_> {
             };
             // Of most code objects only the headers are read here. `verify` reads all.
             let read = self.read(open, &key, &target, lookup.with_code == 0).map_err(|error| {
-                let of_packages = installed::cause(self.file, self.device, Some(path), lookup);
+                let tried = TriedArchives { paths: vec![path], unfit: Some(path) };
+                let of_packages = installed::cause(self.file, self.device, &tried, lookup);
                 let reason = format!("{} is damaged: {key} for {target}: {error}", path.display());
                 Cause::new(CauseKind::ArchiveDamaged, reason, of_packages.and_then(|cause| cause.command))
             })?;
@@ -283,25 +285,18 @@ impl ArchiveSearch<'_> {
         let offering =
             candidates.iter().find(|it| it.archive().is_some_and(|it| self.targets.iter().any(|name| it.offers(name))));
         let unfit = candidates.iter().find(|it| it.open().is_some());
-        let of_packages = installed::cause(
-            self.file,
-            device,
-            broken.as_ref().map(|it| it.0.as_path()).or(unfit.map(|it| &*it.path)),
-            lookup,
-        );
+        let tried = TriedArchives {
+            paths: candidates.iter().map(|it| &*it.path).collect(),
+            unfit: broken.as_ref().map(|it| it.0.as_path()).or(unfit.map(|it| &*it.path)),
+        };
+        let of_packages = installed::cause(self.file, device, &tried, lookup);
         let command = of_packages.as_ref().and_then(|cause| cause.command.clone());
         if let Some((_, reason)) = broken {
             return Cause::new(CauseKind::ArchiveDamaged, reason, command);
         }
         if let Some(offering) = offering {
-            let (archive, key) = (offering.path.display(), key.unwrap_or("it"));
             let known = of_packages.filter(|cause| cause.kind == CauseKind::PackageVersion);
-            let why = match installed::replaced(path, &offering.path) {
-                Some(package) => format!("it was replaced: its SHA-256 is not the one in the RECORD of {package}"),
-                None => "it is of another build or was replaced".to_owned(),
-            };
-            let reason = format!("{archive} has nothing called {key}; {why}");
-            return known.unwrap_or_else(|| Cause::new(CauseKind::ArchiveReplaced, reason, command));
+            return known.unwrap_or_else(|| cause_of_offering(path, &offering.path, key.unwrap_or("it"), command));
         }
         if let Some(unfit) = unfit {
             let names = unfit.archive().map(|archive| archive.targets().join(", ")).unwrap_or_default();
@@ -343,6 +338,24 @@ impl ArchiveSearch<'_> {
         };
         of_packages.unwrap_or_else(|| Cause::new(CauseKind::ArchivesNone, beside, None))
     }
+}
+
+/// Why an archive for the GPU has nothing under the `key` of a library. `command` installs its package again.
+fn cause_of_offering(library: &Path, archive: &Path, key: &str, command: Option<String>) -> Cause {
+    let (kind, why, command) = match installed::origin(library, archive) {
+        ArchiveOrigin::Installed(package) => {
+            let why = format!("it is as {package} installed it, so the library is not built for this GPU");
+            (CauseKind::ArchivesNone, why, None)
+        }
+        ArchiveOrigin::Replaced(package) => {
+            let why = format!("it was replaced: its SHA-256 is not the one in the RECORD of {package}");
+            (CauseKind::ArchiveReplaced, why, command)
+        }
+        ArchiveOrigin::Unknown => {
+            (CauseKind::ArchiveReplaced, "it is of another build or was replaced".to_owned(), command)
+        }
+    };
+    Cause::new(kind, format!("{} has nothing called {key}; {why}", archive.display()), command)
 }
 
 fn marker(wrapper: &SplitWrapper) -> Result<Marker, String> {

@@ -169,6 +169,15 @@ const MENDED: &[Case] = &[
         "its archive is gone, although its package is installed",
     ),
     (
+        "all archives and the dist-info of the host are gone",
+        |it| {
+            fs::remove_dir_all(it.site.join("fat/.kpack")).unwrap();
+            fs::remove_dir_all(it.site.join("fat-1.0.dist-info")).unwrap();
+        },
+        "$SITE --target gfx1030",
+        "its archive is gone, although its package is installed",
+    ),
+    (
         "the archive is a link that leads nowhere",
         |it| {
             fs::remove_file(it.site.join(ARCHIVE)).unwrap();
@@ -383,6 +392,57 @@ fn each_cause_is_named_and_mended() {
     for (name, spoil, variable, arguments, expected) in VARIABLES {
         check(name, *spoil, &format!("export {variable}"), arguments, expected, true);
     }
+}
+
+/// Nothing is damaged, and nothing is to be installed, in any form of the release: `features.so` has code for gfx90a only.
+#[test]
+fn a_library_that_is_not_built_for_a_gpu_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |path: &str| place.path().join(path);
+    unpacked(&at("fat"), "fat", "", LIBRARY, &fs::read(fixture("plain.so")).unwrap());
+    fs::copy(fixture("features.so"), at("fat/fat/lib/features.so")).unwrap();
+    let record = fs::read_to_string(at("fat/fat-1.0.dist-info/RECORD")).unwrap();
+    fs::write(at("fat/fat-1.0.dist-info/RECORD"), record + "fat/lib/features.so,,\n").unwrap();
+    run(Command::new(KPACKFS).args(["split", "-q", "--format", "wheel", "-o"]).arg(at("wheels")).arg(at("fat")));
+    for part in ["fat", DEVICE] {
+        let wheel = at(&format!("wheels/{part}-1.0-py3-none-any.whl"));
+        run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(at("site")));
+        fs::write(at(&format!("site/{part}-1.0.dist-info/INSTALLER")), "pip\n").unwrap();
+    }
+    let said = |arguments: &[&str], form: &str| {
+        let output = Command::new(KPACKFS).args(arguments).arg(form).current_dir(place.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{form}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let why = |form: &str, cause: &str, sentence: &str| {
+        let answer: serde_json::Value =
+            serde_json::from_str(&said(&["why", "--json", "--target", "gfx1030"], form)).unwrap();
+        assert_eq!(answer["causes"][0]["id"], cause, "{form}: {answer:#}");
+        assert!(answer["sentence"].as_str().unwrap().contains(sentence), "{form}: {answer:#}");
+        assert!(cause != "archives-none" || answer["command"].is_null(), "{form}: {answer:#}");
+    };
+    let as_installed = "it is as amd-fat-device-gfx1030 1.0 installed it, so the library is not built for this GPU";
+    why("site", "archives-none", as_installed);
+    why("wheels", "archives-none", "the device wheels have its code for gfx90a, gfx90a:xnack+ and gfx90a:xnack- only");
+    for form in ["site", "wheels"] {
+        let said = said(&["inspect", "--require", "gfx1030"], form);
+        assert!(said.contains("fat/lib/features.so: no code for gfx1030"), "{form}: {said}");
+    }
+    // Parts of several splits may be of several builds.
+    let statement = at("site/fat-1.0.dist-info/kpackfs.json");
+    let own = fs::read_to_string(&statement).unwrap();
+    let mut other: serde_json::Value = serde_json::from_str(&own).unwrap();
+    other["split_id"] = "0".repeat(64).into();
+    fs::write(&statement, other.to_string()).unwrap();
+    why("site", "archive-replaced", "it is of another build or was replaced");
+    fs::write(&statement, own).unwrap();
+    // A device package may have kernel databases only.
+    fs::remove_dir_all(at("site/fat/.kpack")).unwrap();
+    let record = at(&format!("site/{DEVICE}-1.0.dist-info/RECORD"));
+    let rows = fs::read_to_string(&record).unwrap();
+    let rows = rows.lines().filter(|row| !row.contains(".kpack,")).map(|row| format!("{row}\n"));
+    fs::write(record, rows.collect::<String>()).unwrap();
+    why("site", "archives-none", "amd-fat-device-gfx1030, which is installed, has no archive for it");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::answer::DatabaseLookup;
 use super::cause::Cause;
-use super::installed;
+use super::installed::{self, TriedArchives};
 use super::installer::is_read_only;
 use super::libraries::LibraryFile;
 use super::lookup::{Lookup, OfDatabase};
@@ -216,7 +216,7 @@ impl ExaminedDatabase<'_> {
             return Some(Cause::new(problem.kind, reason + &advice, command));
         }
         let mut ignored = Lookup::default();
-        let cause = installed::cause(self.library, &self.device, None, &mut ignored)?;
+        let cause = installed::cause(self.library, &self.device, &TriedArchives::default(), &mut ignored)?;
         let is_about_packages =
             matches!(cause.kind, CauseKind::PackageMissing | CauseKind::PackageVersion | CauseKind::NotInstalled);
         let reason = format!("{}: {}", problem.reason, cause.reason);
