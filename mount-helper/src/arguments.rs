@@ -52,6 +52,9 @@ const IGNORED: [&str; 41] = [
     "default_permissions",
 ];
 
+/// Options of other FUSE file systems that set owners and modes.
+const OF_FILES: [&str; 5] = ["uid", "gid", "umask", "fmask", "dmask"];
+
 /// The program that passes the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
@@ -134,7 +137,7 @@ impl MountRequest {
         known: &[KnownOption],
     ) -> Result<Self, String> {
         let arguments = Arguments::parse(arguments)?;
-        let [source, directory] = arguments.names().ok_or("usage: SOURCE DIRECTORY [-sfnv] [-o OPTIONS]")?;
+        let [source, directory] = arguments.names().ok_or("usage: INPUT DIRECTORY [-sfnv] [-o OPTIONS]")?;
         let (source, directory) = (source.clone(), directory.clone());
         let mut request = Self { source, directory, options: Vec::new() };
         if arguments.has_f {
@@ -194,7 +197,10 @@ fn to_argument(given: &str, value: Option<&[u8]>, known: &[KnownOption]) -> Resu
     // `group` alone is an option of mount(8), and a program that rewrites lists may not see the difference.
     let name = if given == "group-name" { "group".to_owned() } else { given.replace('_', "-") };
     match (known.iter().find(|option| option.name == name), value) {
-        (None, _) => Err(format!("unknown mount option {given}")),
+        (None, _) if OF_FILES.contains(&given) => {
+            Err(format!("mount option {given}: owners and modes are those of the input, and nothing changes them"))
+        }
+        (None, _) => Err(format!("unknown mount option {given}; `kpackfs mount --help` lists those of kpackfs")),
         (Some(KnownOption { takes_value: true, .. }), None) => {
             Err(format!("mount option {given} needs a value: {given}=…"))
         }
@@ -287,7 +293,8 @@ mod tests {
             (&["/w"][..], "usage"),
             (&["/w", "/m", "/x"], "usage"),
             (&["/w", "/m", "-o"], "-o needs a value"),
-            (&["/w", "/m", "-o", "archs=gfx942"], "unknown mount option archs"),
+            (&["/w", "/m", "-o", "archs=gfx942"], "unknown mount option archs; `kpackfs mount --help` lists"),
+            (&["/w", "/m", "-o", "umask=022"], "mount option umask: owners and modes are those of the input"),
             (&["/w", "/m", "-o", "--arch=gfx942"], "unknown mount option --arch"),
             (&["/w", "/m", "-o", "arch=gfx942,gfx1100"], "quotation marks: arch=\"…,gfx1100\""),
             (&["/w", "/m", "-o", "arch"], "mount option arch needs a value"),

@@ -422,7 +422,10 @@ fn a_misspelt_command_is_named() {
         let said = place.ends(32, &arguments);
         assert!(said.starts_with("kpackfs: ") && said.to_lowercase().contains("no such "), "{said}");
     }
-    assert_eq!(place.ends(1, &["fat", "plain", "-o", "nonsense"]), "kpackfs: unknown mount option nonsense\n");
+    assert_eq!(
+        place.ends(1, &["fat", "plain", "-o", "nonsense"]),
+        "kpackfs: unknown mount option nonsense; `kpackfs mount --help` lists those of kpackfs\n"
+    );
 }
 
 #[test]

@@ -57,9 +57,9 @@ fn what_cannot_be_mounted_is_said_with_mount_8s_exit_codes() {
         try "$IN" "$M"
         "#,
     );
-    let expected = r#"mount.kpackfs: unknown mount option archs
+    let expected = r#"mount.kpackfs: unknown mount option archs; `kpackfs mount --help` lists those of kpackfs
 1
-mount.kpackfs: unknown mount option gfx1030; if it belongs to the value of arch, put that in quotation marks: arch="…,gfx1030"
+mount.kpackfs: unknown mount option gfx1030; `kpackfs mount --help` lists those of kpackfs; if it belongs to the value of arch, put that in quotation marks: arch="…,gfx1030"
 1
 mount.kpackfs: mount option arch needs a value: arch=…
 1
@@ -69,7 +69,7 @@ mount.kpackfs: invalid value 'lzma' for '--compression <SCHEME>': unknown compre
 1
 mount.kpackfs: a kpackfs cannot be remounted: unmount it and mount it again
 1
-mount.kpackfs: usage: SOURCE DIRECTORY [-sfnv] [-o OPTIONS]
+mount.kpackfs: usage: INPUT DIRECTORY [-sfnv] [-o OPTIONS]
 1
 mount.kpackfs: $D/none: No such file or directory
 32
@@ -204,7 +204,7 @@ fn mount_fuse3_calls_the_program_itself() {
         "#,
     );
     let expected = "0\nfuse.kpackfs ro,nosuid,nodev\n0\nin_gfx90a.kpack\n0\n$D/m/host\nkpackfs: unknown mount option \
-                    nonsense\n1\nkpackfs: $D/none: No such file or directory\n32\n";
+                    nonsense; `kpackfs mount --help` lists those of kpackfs\n1\nkpackfs: $D/none: No such file or directory\n32\n";
     assert_eq!(text.replace("rocm_gfx", "in_gfx"), expected);
 }
 
