@@ -54,6 +54,12 @@ pub(super) fn credentials() -> anyhow::Result<AccessKey> {
         return Ok(AccessKey { id, secret, token });
     }
     refuse(&AFTER_FILES)?;
+    if let Some(profile) = variable("AWS_PROFILE") {
+        let files = credential_files().iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" or ");
+        bail!(
+            "AWS_PROFILE is {profile}, and {files} has no keys of this profile; for all other kinds, with AWS CLI 2: {EXPORT}"
+        );
+    }
     bail!(
         "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE for one with keys in \
          ~/.aws/credentials; for all other kinds, with AWS CLI 2: {EXPORT}"

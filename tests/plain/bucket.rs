@@ -491,7 +491,7 @@ fn keys_are_those_that_the_aws_cli_takes_or_their_kind_is_named() {
         (&[("AWS_PROFILE", "process")], "credential_process leads to temporary keys"),
         (&[("AWS_PROFILE", "ci"), token], "AWS_WEB_IDENTITY_TOKEN_FILE leads to temporary keys"),
         (&[container], "AWS_CONTAINER_CREDENTIALS_FULL_URI leads to temporary keys"),
-        (&[("AWS_PROFILE", "absent")], "there are no credentials"),
+        (&[("AWS_PROFILE", "absent")], "AWS_PROFILE is absent, and "),
     ] {
         let output = run(variables);
         let text = said(&output);
