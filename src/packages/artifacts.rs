@@ -74,6 +74,8 @@ pub struct Artifacts {
     /// The artifacts as they were listed.
     pub inputs: PartInputs,
     pub(super) lacking: Vec<LackingPart>,
+    /// The components of a shard, also those that are not taken.
+    pub(super) components: BTreeSet<String>,
 }
 
 impl Artifacts {
@@ -149,7 +151,9 @@ impl Artifacts {
         artifacts.note_others(location, &others, &archives);
         let mut stated = Vec::new();
         for (name, place) in &found {
-            match kind(name, &found) {
+            let kind = kind(name, &found);
+            artifacts.components.extend(kind.iter().map(|(name, _)| name.component.clone()));
+            match kind {
                 Some((name, _)) if !components.is_empty() && !components.contains(&name.component) => {}
                 Some((name, ArtifactRole::Fat)) => {
                     let options = PlanOptions { group: Some(name.component), ..options.clone() };

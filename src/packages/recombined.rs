@@ -1,6 +1,6 @@
 //! The parts of several shards, joined to packages: the host code of one shard, the device code of all.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,6 +62,7 @@ impl Shards {
         let found = shards(place).map_err(|source| SourceError::Io { path: place.to_owned(), source })?;
         let mut all = Self { place: place.to_owned(), is_whole: components.is_empty(), ..Self::default() };
         let jobs = BundleJobs::new(resources);
+        let mut there = BTreeSet::new();
         for (name, location) in found {
             let mut artifacts = Artifacts::shard(&location, components, options, &jobs, progress)?;
             // A package without one of its artifacts would look complete.
@@ -73,8 +74,15 @@ impl Shards {
             all.lacking.extend(artifacts.lacking);
             all.parts.extend(artifacts.parts.into_iter().map(|part| (name.clone(), part)));
             all.names.push(name);
+            there.extend(artifacts.components);
         }
-        Ok(all)
+        match components.iter().find(|component| !there.contains(*component)) {
+            Some(absent) if !there.is_empty() => {
+                let there = there.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+                bail!("{}: there is no component {absent}; there are {there}", place.display())
+            }
+            _ => Ok(all),
+        }
     }
 
     /// Joins them according to the configuration at `config_path`. With `kpm`, packages get manifests of their

@@ -112,6 +112,8 @@ fn parts_that_statements_name_are_in_packages() {
     assert!(lacks.contains("blas_lib_generic/.kpackfs/split.json: it names blas_lib_gfx90a"), "{lacks}");
     recombine(0, &["--exclude-targets", "gfx90a"]);
     recombine(0, &["--gpu-targets", "gfx1030"]);
+    let absent = recombine(1, &["--component", "none"]);
+    assert!(absent.contains("split: there is no component none; there are blas_lib"), "{absent}");
     put(place.path(), "config.json", CONFIG.replace("\"gfx90a\"", "\"gfx942\"").as_bytes());
     recombine(0, &[]);
     put(place.path(), "config.json", CONFIG.as_bytes());
