@@ -49,7 +49,10 @@ fn server(how: &str, place: &Path) -> Result<(), MountError> {
     let foreground = how == "foreground" || how == "panics";
     let options = ServeOptions { mount: options(place), foreground, is_fake: false, ready: None, keeps_files: true };
     let prepare = || match how {
-        "fails" => Err(format!("no such wheel: {}", "ä".repeat(400))),
+        "fails" => {
+            let reason = format!("no such wheel: {}", "ä".repeat(400));
+            Err(MountError::Prepare { reason, is_understood: true })
+        }
         "dies" => exit(7),
         "waits" => {
             println!("preparing");

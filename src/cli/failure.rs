@@ -9,7 +9,7 @@ use anyhow::Context;
 use super::terminal::{complain, stdout};
 use super::tips;
 use crate::confine::{self, FILES};
-use crate::mount::MountError;
+use crate::mount::{Fault, MountError};
 use crate::opened::is_not_understood;
 use crate::remote::RemoteError;
 use crate::report::TooLarge;
@@ -38,7 +38,8 @@ pub(super) const TOO_LARGE: u8 = 1;
 /// The exit code of an error; `other` if the input was understood.
 pub(super) fn code(error: &anyhow::Error, other: u8) -> u8 {
     let is_out_of_reach = |cause: &(dyn Error + 'static)| {
-        cause.is::<RemoteError>() || matches!(cause.downcast_ref(), Some(MountError::Stopped { .. }))
+        let mount = cause.downcast_ref::<MountError>();
+        cause.is::<RemoteError>() || mount.is_some_and(|error| error.fault() == Fault::NotUnderstood)
     };
     if error.is::<TooLarge>() {
         TOO_LARGE

@@ -11,7 +11,7 @@ use kpackfs_mount_helper::{Caller, FAILURE, KnownOption, MountRequest, SYSTEM, U
 use super::failure::text;
 use super::prepare::answers;
 use super::terminal::{message, print_error};
-use crate::mount::MountError;
+use crate::mount::{Fault, MountError};
 
 /// Options of `kpackfs mount` that are not mount options: mount(8) has its own arguments for them, or they change nothing.
 const NOT_MOUNT_OPTIONS: [&str; 8] =
@@ -63,7 +63,7 @@ pub(super) fn run(
         Ok(code) => code,
         Err(error) if error.is::<clap::Error>() => fail(USAGE, first_line(&error.to_string())),
         Err(error) => {
-            let is_system = error.downcast_ref::<MountError>().is_some_and(MountError::is_system);
+            let is_system = error.downcast_ref::<MountError>().is_some_and(|error| error.fault() == Fault::System);
             fail(if is_system { SYSTEM } else { FAILURE }, &text(&error))
         }
     }

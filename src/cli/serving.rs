@@ -6,13 +6,13 @@ use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 
 use super::confinement;
-use super::failure::text;
+use super::failure::{FAILURE, NOT_UNDERSTOOD, code, text};
 use super::log;
 use super::said::{say, say_mounted};
 use crate::confine::Calls;
 use crate::export::Inputs;
 use crate::fs::PassthroughChoice;
-use crate::mount::{self, MountOptions, ReadyFile, ServeOptions, Served, Transport, autosave};
+use crate::mount::{self, MountError, MountOptions, ReadyFile, ServeOptions, Served, Transport, autosave};
 use crate::opened::NotUnderstood;
 
 /// Options of mounting and serving.
@@ -134,7 +134,10 @@ impl Serving {
         let prepare = || {
             confinement::restrict_daemon(Calls::Mounting);
             let served = prepare().and_then(|served| Ok(autosave(&served.resources).map(|()| served)?));
-            served.map_err(|error| text(&error))
+            served.map_err(|error: anyhow::Error| MountError::Prepare {
+                reason: text(&error),
+                is_understood: code(&error, FAILURE) != NOT_UNDERSTOOD,
+            })
         };
         mount::serve(options, prepare, usable)?;
         // A caller that waits for the file knows already, and one that made the mount unmounts it.

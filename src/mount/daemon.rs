@@ -1,6 +1,5 @@
 //! From the command to the daemon: prepare, mount, report to the caller, detach from the terminal, handle signals.
 
-use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
@@ -17,7 +16,7 @@ use sd_notify::NotifyState;
 
 use super::announce::{ReadyFile, notify, say_ready, tell_failure};
 use super::signals::{self, ENDING};
-use super::{MountError, MountOptions, Mounted, Served, Unmounter, check, ending, mount, sys};
+use super::{Fault, MountError, MountOptions, Mounted, Served, Unmounter, check, ending, mount, sys};
 use crate::{disk, threads};
 
 /// Bytes of a message in the status pipe. One write of up to this size is atomic (`PIPE_BUF`, pipe(7)).
@@ -27,8 +26,6 @@ const MAX_REASON: usize = 512;
 const OMITTED: &str = "[…]";
 
 const READY: u8 = 0;
-const FAILED: u8 = 1;
-const SYSTEM_FAILED: u8 = 2;
 
 /// Options of serving a mount.
 #[derive(Debug)]
@@ -56,8 +53,7 @@ pub fn enter_namespace(file: &Path) -> Result<(), MountError> {
 
 /// Prepares a tree, mounts it, and serves it until it is unmounted or a signal arrives.
 ///
-/// `prepare` makes the tree. The text of its error (`{:#}`) becomes [`MountError::Prepare`]. `ready` runs as soon as the
-/// mount is ready. Both may write to the terminal.
+/// `prepare` makes the tree. `ready` runs as soon as the mount is ready. Both may write to the terminal.
 ///
 /// In the foreground this returns when the mount has ended. Otherwise it returns to the caller as soon as the daemon is
 /// ready or has failed. `prepare` and `ready` run in the daemon, which ends its process in this function. It therefore
@@ -68,9 +64,9 @@ pub fn enter_namespace(file: &Path) -> Result<(), MountError> {
 /// (see [`mount`]).
 ///
 /// A service manager is notified of each step (`sd_notify(3)`).
-pub fn serve<E: Display>(
+pub fn serve(
     options: ServeOptions,
-    prepare: impl FnOnce() -> Result<Served, E>,
+    prepare: impl FnOnce() -> Result<Served, MountError>,
     ready: impl FnOnce(),
 ) -> Result<(), MountError> {
     if options.is_fake {
@@ -89,9 +85,9 @@ pub fn serve<E: Display>(
 }
 
 /// Everything except mounting.
-fn try_out<E: Display>(options: &MountOptions, prepare: impl FnOnce() -> Result<Served, E>) -> Result<(), MountError> {
+fn try_out(options: &MountOptions, prepare: impl FnOnce() -> Result<Served, MountError>) -> Result<(), MountError> {
     check_early(options)?;
-    prepare().map(drop).map_err(|error| MountError::Prepare(format!("{error:#}")))
+    prepare().map(drop)
 }
 
 /// Checks options early, because preparing may take minutes.
@@ -103,9 +99,9 @@ fn check_early(options: &MountOptions) -> Result<(), MountError> {
     }
 }
 
-fn daemon<E: Display>(
+fn daemon(
     options: ServeOptions,
-    prepare: impl FnOnce() -> Result<Served, E>,
+    prepare: impl FnOnce() -> Result<Served, MountError>,
     ready: impl FnOnce(),
     mut writer: PipeWriter,
 ) -> Result<(), MountError> {
@@ -121,9 +117,8 @@ fn daemon<E: Display>(
     match detached {
         Ok((running, null)) => running.serve_as_daemon(ready, writer, &null, keeps_files),
         Err(error) => {
-            let status = if error.is_system() { SYSTEM_FAILED } else { FAILED };
             // If the pipe is closed, no process reads the message.
-            writer.write_all(&message(status, &error.to_string())).ok();
+            writer.write_all(&message(error.fault() as u8, &error.to_string())).ok();
             Err(error)
         }
     }
@@ -156,7 +151,9 @@ fn hear(mut reader: PipeReader, child: Pid) -> Result<(), MountError> {
             // The daemon ends after its message. Waiting for it avoids a zombie.
             sys::wait(child).ok();
             let reason = String::from_utf8_lossy(reason).into_owned();
-            Err(MountError::Daemon { reason, is_system: status == SYSTEM_FAILED })
+            let others = [Fault::System, Fault::NotUnderstood];
+            let fault = others.into_iter().find(|fault| *fault as u8 == status).unwrap_or(Fault::Named);
+            Err(MountError::Daemon { reason, fault })
         }
         None => {
             let status = sys::wait(child).map_err(MountError::system("waitpid"))?;
@@ -177,10 +174,7 @@ struct Running {
 /// What a signal ends: nothing yet, or the mount. Locked while mounting, so that a signal waits for the result.
 type SignalTarget = Arc<Mutex<Option<Unmounter>>>;
 
-fn start<E: Display>(
-    options: ServeOptions,
-    prepare: impl FnOnce() -> Result<Served, E>,
-) -> Result<Running, MountError> {
+fn start(options: ServeOptions, prepare: impl FnOnce() -> Result<Served, MountError>) -> Result<Running, MountError> {
     let what = format!("{} on {}", options.mount.source.display(), options.mount.mount_point.display());
     notify(&[], &format!("Preparing {what}"));
     match start_quietly(&options.mount, prepare) {
@@ -197,9 +191,9 @@ fn start<E: Display>(
     }
 }
 
-fn start_quietly<E: Display>(
+fn start_quietly(
     options: &MountOptions,
-    prepare: impl FnOnce() -> Result<Served, E>,
+    prepare: impl FnOnce() -> Result<Served, MountError>,
 ) -> Result<Mounted, MountError> {
     check_early(options)?;
     // Before any other thread is created: a signal goes to any thread that does not block it.
@@ -210,7 +204,7 @@ fn start_quietly<E: Display>(
     let target = SignalTarget::default();
     let listener = Arc::clone(&target);
     threads::spawn("kpackfs-signals", move || listen(&listener))?;
-    let served = prepare().map_err(|error| MountError::Prepare(format!("{error:#}")))?;
+    let served = prepare()?;
     let mut target = target.lock();
     let mounted = mount(options, served)?;
     *target = Some(mounted.unmounter.clone());
@@ -278,10 +272,10 @@ mod tests {
     fn long_reasons_lose_their_middle_between_characters() {
         assert_eq!(message(READY, ""), [READY]);
         let fits = "x".repeat(MAX_REASON);
-        assert_eq!(message(FAILED, &fits), [&[FAILED], fits.as_bytes()].concat());
+        assert_eq!(message(1, &fits), [&[1], fits.as_bytes()].concat());
         for shift in 0..4 {
             let long = format!("{}/tree/{}: name too long", "x".repeat(shift), "日".repeat(3000));
-            let message = message(FAILED, &long);
+            let message = message(1, &long);
             assert!(message.len() <= 1 + MAX_REASON && message.len() > MAX_REASON - 8, "{}", message.len());
             let text = std::str::from_utf8(&message[1..]).unwrap();
             assert!(text.contains("/tree/日") && text.contains("日[…]日") && text.ends_with("日: name too long"));

@@ -97,20 +97,37 @@ pub enum MountError {
     /// The mount was made by the program that started this process, which has to unmount it.
     #[error("{}: mounted by the caller, who has to unmount it", .0.display())]
     NotMade(PathBuf),
-    /// The tree could not be prepared. The text is the whole reason.
-    #[error("{0}")]
-    Prepare(String),
+    /// The tree could not be prepared.
+    #[error("{reason}")]
+    Prepare {
+        /// The whole reason.
+        reason: String,
+        /// Whether the input was understood.
+        is_understood: bool,
+    },
     /// The daemon reported an error.
     #[error("{reason}")]
     Daemon {
         /// Its message.
         reason: String,
-        /// Whether it is an error of the system; see [`MountError::is_system`].
-        is_system: bool,
+        /// What is at fault.
+        fault: Fault,
     },
     /// The daemon ended without a message.
     #[error("the daemon ended before the mount was ready: {0}")]
     DaemonDied(String),
+}
+
+/// What is at fault when a mount fails. Commands and mount(8) have exit codes for it. The number is that in the daemon's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Fault {
+    /// The input or the mount point.
+    Named = 1,
+    /// The system, which refused a service.
+    System = 2,
+    /// The input was not understood, or is in a mount that does not answer.
+    NotUnderstood = 3,
 }
 
 /// The system call that makes the daemon.
@@ -125,17 +142,18 @@ impl MountError {
         }
     }
 
-    /// Whether the system refused a service. Otherwise the input or the mount point is at fault.
-    pub fn is_system(&self) -> bool {
+    /// What is at fault.
+    pub fn fault(&self) -> Fault {
         match self {
             Self::Device(_)
             | Self::Session(_)
             | Self::Rings(_)
             | Self::Thread(_)
             | Self::System { .. }
-            | Self::DaemonDied(_) => true,
-            Self::Daemon { is_system, .. } => *is_system,
-            _ => false,
+            | Self::DaemonDied(_) => Fault::System,
+            Self::Stopped { .. } | Self::Stale(_) | Self::Prepare { is_understood: false, .. } => Fault::NotUnderstood,
+            Self::Daemon { fault, .. } => *fault,
+            _ => Fault::Named,
         }
     }
 

@@ -45,7 +45,7 @@ pub use self::daemon::{ServeOptions, enter_namespace, serve};
 use self::ending::Daemons;
 pub(crate) use self::ending::ends;
 pub use self::ending::{RunningDaemon, check_running};
-pub use self::error::MountError;
+pub use self::error::{Fault, MountError};
 pub use self::options::MountOptions;
 pub(crate) use self::sys::raise_open_files;
 use self::target::check_free;

@@ -70,13 +70,13 @@ fn what_is_no_input_is_named() {
     let not_a_wheel = place.path().join("broken.whl");
     fs::write(&not_a_wheel, "this is no zip file").unwrap();
     let mount_point = tempfile::tempdir().unwrap();
-    for (input, options, code) in
-        [(not_a_wheel, &[][..], 1), (place.path().join("nothing"), &["-f"], 5), ("Cargo.toml".into(), &[], 5)]
+    for (input, options) in
+        [(not_a_wheel, &[][..]), (place.path().join("nothing"), &["-f"]), ("Cargo.toml".into(), &[])]
     {
         let mut command = program();
         let output = command.arg("mount").args(options).arg(&input).arg(mount_point.path()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert_eq!(output.status.code(), Some(5), "{text}");
         assert!(text.contains(input.file_name().unwrap().to_str().unwrap()), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
     }
