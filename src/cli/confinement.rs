@@ -261,7 +261,7 @@ pub(super) fn restrict_daemon(calls: Calls) {
     if is_off() {
         return;
     }
-    confine::leave_out(confine::FILES, "Landlock forbids mounting and unmounting");
+    confine::leave_out(confine::FILES, "as for every mount: Landlock would forbid mounting and unmounting");
     if confine::can_mount() {
         confine::refuse_new_privileges();
         confine::restrict_calls(calls);

@@ -27,12 +27,12 @@ fn a_daemon_that_mounts_by_itself_can_run_nothing_and_mount_nothing_more() {
     assert_eq!(tried, format!("{while_mounting}{mounted}gone\n"));
     let expected = [
         "NoNewPrivs: 1 Seccomp_filters: 2 ",
-        "Confined, except: files (Landlock forbids mounting and unmounting",
+        "Confined, except: files (as for every mount: Landlock would forbid mounting and unmounting)",
         "\"core dumps\"",
         "\"detail\": \"refused",
         "\"capabilities\"",
         "\"detail\": \"only CHOWN, DAC_OVERRIDE, ",
-        "\"detail\": \"Landlock forbids mounting and unmounting",
+        "\"detail\": \"as for every mount: Landlock would forbid mounting and unmounting",
         "\"new privileges\"",
         "\"detail\": \"refused",
         "\"system calls\"",
