@@ -19,8 +19,8 @@ use crate::view::{self, FAT_WHEEL, THIN_WHEELS, WHEELS};
 pub(super) struct LimitOptions {
     /// Exit with 1, and write nothing, if a part is larger
     ///
-    /// A part is the host part, the part of a GPU, a wheel, a file or a layer. SIZE has bytes, or a unit such as MiB
-    /// or MB, or is the limit of github-release or of pypi-file. What fits is printed.
+    /// A part is the host part, the part of a GPU, a wheel, a file, or a layer of an image that is made. SIZE has bytes,
+    /// or a unit such as MiB or MB, or is the limit of github-release or of pypi-file. What fits is printed.
     #[arg(long, value_name = "SIZE", help_heading = "Gate")]
     pub(super) max_part: Option<PartLimit>,
 }

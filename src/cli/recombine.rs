@@ -37,11 +37,11 @@ use crate::split::{Packaging, Statement};
 )]
 pub(super) struct Recombine {
     /// The packaging configuration, JSON
-    #[arg(required_unless_present = "config_path")]
+    #[arg(required = true)]
     config: Option<PathBuf>,
 
     /// The directory of the shards
-    #[arg(required_unless_present = "shards_path")]
+    #[arg(required = true)]
     shards: Option<PathBuf>,
 
     /// CONFIG, in rocm-kpack's spelling.

@@ -42,8 +42,13 @@ const JOIN: &str = "CONFIG is a packaging configuration, SHARDS a directory of a
      joins libraries with their archives, and 'kpackfs kpack list FILE' says what is in an archive";
 const ABSENT: &str = "no file has this name, and no command; 'kpackfs inspect INPUT' reports what an input is";
 const PACKAGE: &str = "; if it is a package, only `kpackfs why` takes its name, and `pip show -f NAME` lists its files";
+const MOUNT_OPTIONS: &str =
+    "mount options are options here: '--allow-other' for '-o allow_other'; 'kpackfs INPUT DIR -o OPTIONS' takes both";
 const SIZES: &str = "'kpackfs inspect --sizes INPUT' says what would be written, and writes nothing";
 const VERSION: &str = "'kpackfs --version' prints it";
+
+/// Commands none of whose inputs is ever installed as a package.
+const FILES_ONLY: [&str; 3] = ["collect", "kpack", "recombine"];
 
 /// Parts of messages of HIP runtimes.
 const MESSAGES: [&str; 4] = ["kernel image", "device function", "hipError", "TensileLibrary"];
@@ -80,7 +85,15 @@ pub(super) fn of_missing(error: &NotUnderstood) -> String {
     let names = std::fs::read_dir(parent(path)).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let word = path.file_name().unwrap_or_default().to_string_lossy();
     let tip = near(&word, names.filter_map(|name| name.into_string().ok())) + of_word(path);
-    if tip.is_empty() && is_package(path) { PACKAGE.to_owned() } else { tip }
+    if tip.is_empty() && may_be_package(path) { PACKAGE.to_owned() } else { tip }
+}
+
+/// Whether a word of the command line that is not there may be meant as a package: files, shards, what was split and trees never are.
+fn may_be_package(path: &Path) -> bool {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let is_other = |word: &OsString| FILES_ONLY.iter().any(|command| word == command);
+    let is_other_option = |pair: &[OsString]| matches!(pair, [option, value] if option == "--against" && value == path);
+    is_package(path) && !words.first().is_some_and(is_other) && !words.windows(2).any(is_other_option)
 }
 
 /// Whether a file has the name of a shared library. Names of images have dots as well.
@@ -163,7 +176,8 @@ fn tip_of_command(error: &Error, cli: &Command, arguments: &[OsString]) -> Optio
 fn tip_of_option(error: &Error, command: &Command) -> Option<String> {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg) else { return None };
     if !wrong.strip_prefix("--").is_some_and(|name| GPU_OPTIONS.split(' ').any(|known| known == name)) {
-        return find(&OTHER_OPTIONS, wrong).map(str::to_owned);
+        let of_mount = (wrong == "-o" && command.get_name() == "mount").then_some(MOUNT_OPTIONS);
+        return of_mount.or_else(|| find(&OTHER_OPTIONS, wrong)).map(str::to_owned);
     }
     let has = |name: &&&str| command.get_arguments().any(|argument| argument.get_long() == Some(**name));
     let option = GPU_OPTIONS_HERE.iter().find(has)?;

@@ -56,7 +56,9 @@ impl FromStr for PartLimit {
         let unit = UNITS.iter().find(|(name, _)| *name == unit.trim()).map(|(_, unit)| *unit);
         let bytes = number.parse::<u64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
         let names = || NAMED.map(|(name, _)| name).join(" or ");
-        let expected = || format!("a number of bytes such as 500MiB, 2GB or 1073741824, or {}", names());
+        let expected = || {
+            format!("bytes such as 1073741824, 500M or 500MiB (1024 x 1024), 2GB (1000 x 1000 x 1000), or {}", names())
+        };
         bytes.map(|bytes| Self { bytes, name: None }).ok_or_else(expected)
     }
 }

@@ -160,6 +160,7 @@ fn the_first_words_of_a_newcomer_lead_on() {
     let place = Place::new();
     fs::create_dir(place.0.path().join("empty")).unwrap();
     fs::write(place.0.path().join("x.kpack"), "").unwrap();
+    fs::write(place.0.path().join("x-1.0-py3-none-any.whl"), "<html>").unwrap();
     fs::File::create(place.0.path().join("zeros")).unwrap().set_len(200 << 20).unwrap();
     place.installs();
     fs::create_dir(place.0.path().join("links")).unwrap();
@@ -169,7 +170,7 @@ fn the_first_words_of_a_newcomer_lead_on() {
     for (typed, code, wanted) in [
         ("cache list", 0, "kpackfs: nothing is kept in "),
         ("cache prune", 0, "kpackfs: no index had to be removed"),
-        ("recombine a b -o c", 5, "a: No such file or directory"),
+        ("recombine a b -o c", 5, "a: No such file or directory\n"),
         ("recombine a b", 2, "Usage: kpackfs recombine [OPTIONS] <CONFIG> <SHARDS> --output <DIR>\n"),
         (
             "recombine x.kpack",
@@ -184,7 +185,17 @@ fn the_first_words_of_a_newcomer_lead_on() {
             5,
             "dist/*.whl: No such file or directory; a shell expands \"*\" outside of quotes only",
         ),
-        ("kpack list none", 5, "none: No such file or directory"),
+        ("kpack list none", 5, "none: No such file or directory\n"),
+        ("verify fat --against none", 5, "none: No such file or directory\n"),
+        (
+            "mount fat empty -o allow_other",
+            2,
+            "tip: mount options are options here: '--allow-other' for '-o allow_other'",
+        ),
+        ("split fat -o out --keep-version", 2, "--local-version and --keep-version are about thin wheels"),
+        ("inspect fat --max-part 1k", 2, "500M or 500MiB (1024 x 1024), 2GB (1000 x 1000 x 1000), or github-release"),
+        ("mount x-1.0-py3-none-any.whl empty", 5, "x-1.0-py3-none-any.whl: no wheel despite its name"),
+        ("inspect", 2, "Usage: kpackfs inspect [OPTIONS] <INPUT>...\n"),
         ("kpack list zeros --memory 64", 1, "zeros: it is not a version 1 kpack archive"),
         ("kpack list fat/lib/libx.so", 1, "no archive; `kpackfs kpack unbundle` writes the code objects of a binary"),
         ("umount --help", 0, "Example:\n  kpackfs umount mnt"),

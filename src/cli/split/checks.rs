@@ -30,7 +30,7 @@ impl Split {
                 "--add-to, --form and --layer-compression are about images; they need --format oci"
             }
             OutputFormat::Directory | OutputFormat::Wheel | OutputFormat::Index if self.versions.are_given() => {
-                "--local-version is about thin wheels; it needs --format thin-wheel"
+                "--local-version and --keep-version are about thin wheels; they need --format thin-wheel"
             }
             OutputFormat::Directory | OutputFormat::ThinWheel if self.variant.label().is_some() && !of_wheels() => {
                 "--generate-variant-wheel makes a wheel; it needs --format wheel"
