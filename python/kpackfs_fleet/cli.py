@@ -38,6 +38,8 @@ SPLIT_OPTIONS: dict[str, int | str | None] = {
     "--group": None,
     "--compression": None,
     "--compression-level": None,
+    "--deflate": None,
+    "--digests": None,
     "--device-package-prefix": None,
     "--device-requires-dist": "+",
     "--requirements": None,
@@ -91,7 +93,9 @@ def parser() -> argparse.ArgumentParser:
     shape.add_argument("--format", choices=FORMATS, default="wheel", help="as in `kpackfs split` [default: wheel]")
     shape.add_argument("--per-wheel", action="store_true", help="a directory in DST for each wheel; always so with directories")
     shape.add_argument("--force", action="store_true", help="make again what DST has of other wheels or with other options")
-    options = split.add_argument_group("options of `kpackfs split`", "What they mean is in `kpackfs split --help`.")
+    options = split.add_argument_group(
+        "options of `kpackfs split`", "What they mean is in `kpackfs split --help`, or else in docs/migrating.md."
+    )
     for name, count in SPLIT_OPTIONS.items():
         if count == 0:
             options.add_argument(name, action="store_true")
@@ -161,18 +165,22 @@ def _split(given: argparse.Namespace) -> int:
         except ImportError as error:
             return _fail(f"{error.name} is not installed: pip install 'dask[distributed]' fsspec")
         from . import plan
-        from .kpackfs import KpackfsError, version
+        from .kpackfs import KpackfsError, check, version
         from .report import Report
         from .run import Lost, Policy, Run
 
     try:
         settings = _settings(given, version())
+        check(settings.splitting())
         report = Report(_url(given.source), _url(given.destination), given.format)
+        limits = Limits(_jobs(given), given.memory, given.frame_cache, given.cache)
+        # A local worker that has not restarted in this time never will.
+        patience = None if given.scheduler else 300.0
+        run = Run(settings, limits, Policy(given.retries, given.cut, given.check, given.force, patience), report)
+        run.begin()
+        if not given.quiet:
+            _say(f"connecting to {given.scheduler}" if given.scheduler else f"starting {_workers(given)} workers")
         with connected(given) as client:
-            limits = Limits(_jobs(given), given.memory, given.frame_cache, given.cache)
-            # A local worker that has not restarted in this time never will.
-            patience = None if given.scheduler else 300.0
-            run = Run(client, settings, limits, Policy(given.retries, given.cut, given.check, given.force, patience), report)
             if not given.quiet:
                 workers = len(client.scheduler_info(n_workers=-1)["workers"])
                 # Without bokeh its pages say only that bokeh is missing.
@@ -180,7 +188,7 @@ def _split(given: argparse.Namespace) -> int:
                 _say(f"{workers} workers; dashboard: {dashboard or 'none (it needs bokeh)'}")
                 run.progress = _say
             try:
-                run.run()
+                run.run(client)
             except Lost as error:
                 report.failure = f"{error}; run the same command again to go on"
     except (plan.Refused, KpackfsError, OSError, ValueError, ImportError) as error:

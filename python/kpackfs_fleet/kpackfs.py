@@ -19,8 +19,18 @@ PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
+WRONG_COMMAND_LINE = 2
+
+# Nothing is or can be there.
+_ABSENT = "/dev/null/absent"
+
+
 class KpackfsError(Exception):
     """kpackfs failed; the text is its own message."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,15 @@ def inspect(wheel: Path, options: Sequence[str], environment: Mapping[str, str |
     return json.loads(ran.output), ran
 
 
+def check(options: Sequence[str]) -> None:
+    """Fails if `kpackfs split` takes these options for a wrong command line, which it says before it opens anything."""
+    try:
+        run(["split", _ABSENT, "-o", _ABSENT, *options])
+    except KpackfsError as error:
+        if error.code == WRONG_COMMAND_LINE:
+            raise
+
+
 def run(arguments: Sequence[str], environment: Mapping[str, str | None] | None = None) -> Ran:
     """Runs it to its end. A variable that is None in `environment` is unset."""
     variables = {**os.environ, **(environment or {})}
@@ -79,7 +98,7 @@ def run(arguments: Sequence[str], environment: Mapping[str, str | None] | None =
     if process.returncode < 0:
         raise KpackfsError(f"kpackfs {arguments[0]} was ended by {signal.Signals(-process.returncode).name}")
     if process.returncode != 0:
-        raise KpackfsError((ran.messages + ran.output).strip() or f"exit code {process.returncode}")
+        raise KpackfsError((ran.messages + ran.output).strip() or f"exit code {process.returncode}", process.returncode)
     return ran
 
 

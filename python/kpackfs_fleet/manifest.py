@@ -95,17 +95,19 @@ class Destination:
         read = {name: Manifest.from_json(document) for name, document in store.read_json(notes).items()}
         # Notes of groups first, since the manifest of the whole wheel is written later.
         self._notes = {name: note for name, note in sorted(read.items()) if note and _is_of(name, note.wheel)}
+        before = store.read_json([SETTINGS]).get(SETTINGS) if SETTINGS in self.listing else None
+        # If it is damaged: each manifest has the digest of its settings, so wheels with other options are still refused.
+        self._settings = before if isinstance(before, dict) else None
 
-    def claim(self, settings: Settings, run: str, force: bool) -> None:
+    def check(self, settings: Settings) -> None:
         """Refuses settings that differ from those of earlier runs."""
-        if SETTINGS in self.listing and not force:
-            before = self.store.read_json([SETTINGS]).get(SETTINGS)
-            if isinstance(before, dict):
-                if conflict := settings.conflict(before):
-                    raise Conflict(f"it was made with other options: {conflict}; choose another DST, or --force")
-                return
-            # It was damaged. Each manifest has the digest of its settings, so wheels with other options are still refused.
-        self.store.write_json(SETTINGS, run, settings.to_json())
+        if self._settings is not None and (conflict := settings.conflict(self._settings)):
+            raise Conflict(f"it was made with other options: {conflict}; choose another DST, or --force")
+
+    def claim(self, settings: Settings, run: str) -> None:
+        """Writes the settings, unless the same ones are there."""
+        if self._settings != settings.to_json():
+            self.store.write_json(SETTINGS, run, settings.to_json())
 
     def state(self, source: Source, settings: Settings) -> Manifest | None:
         """The parts of a wheel that exist with right sizes and etags; None if nothing is known about the wheel."""

@@ -30,7 +30,8 @@ def sources(store: Store) -> tuple[list[Source], dict[str, str]]:
     """The wheels of SRC, each read with a few requests for its central directory; and why others cannot be split, by path."""
     paths = store.wheels()
     if not paths:
-        raise Refused(f"{store.url(store.root)}: there is no wheel")
+        is_there = any(sign in store.root for sign in "*?[") or store.fs.exists(store.root)
+        raise Refused(f"{store.url(store.root)}: {'there is no wheel' if is_there else 'no such file or directory'}")
 
     def look(path: str) -> Source | str:
         try:

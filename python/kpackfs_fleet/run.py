@@ -67,34 +67,45 @@ class Work:
 class Run:
     """One run of `kpackfs-fleet split`."""
 
-    def __init__(self, client: Client, settings: Settings, limits: Limits, policy: Policy, report: Report) -> None:
-        self.client, self.settings, self.limits, self.policy, self.report = client, settings, limits, policy, report
+    client: Client
+
+    def __init__(self, settings: Settings, limits: Limits, policy: Policy, report: Report) -> None:
+        self.settings, self.limits, self.policy, self.report = settings, limits, policy, report
         now = datetime.datetime.now(datetime.timezone.utc)
         self.name = f"{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
         self.source, self.target = Store(report.source), Store(report.destination)
-        # The workers of this machine end with the run.
-        self.lease = Lease(self.target, self.name, is_local=client.cluster is not None)
         self.works: dict[str, Work] = {}
         self.code: dict[str, dict[str, int]] = {}
         self.progress: Callable[[str], None] = lambda line: None
 
-    def run(self) -> None:
+    def begin(self) -> None:
+        """Refuses what cannot be done, before workers are started. Writes nothing."""
+        self.started = time.monotonic()
+        plan.check_places(self.source, self.target)
+        self.found, refused = plan.sources(self.source)
+        self.report.wheels = [Wheel(path.rpartition("/")[2], 0, "failed", reason) for path, reason in refused.items()]
+        plan.check_sources(self.source, self.found, self.target)
+        self.destination = Destination(self.target)
+        plan.check_outputs(self.found, self.settings, self.destination.wheels())
+        if not self.policy.force:
+            try:
+                self.destination.check(self.settings)
+            except Conflict as error:
+                raise plan.Refused(f"{self.report.destination}: {error}") from error
+
+    def run(self, client: Client) -> None:
         """Does all missing work. The report has the results, even if the run cannot continue."""
-        started = time.monotonic()
+        self.client = client
+        # The workers of this machine end with the run.
+        self.lease = Lease(self.target, self.name, is_local=client.cluster is not None)
         try:
-            plan.check_places(self.source, self.target)
-            found, refused = plan.sources(self.source)
-            plan.check_sources(self.source, found, self.target)
-            self.destination = Destination(self.target)
-            plan.check_outputs(found, self.settings, self.destination.wheels())
             self._claim()
-            self.report.wheels = [Wheel(path.rpartition("/")[2], 0, "failed", reason) for path, reason in refused.items()]
-            self._look(found)
+            self._look(self.found)
             if self.works:
                 self._work()
             self.target.remove_temporary(self.name)
         finally:
-            self.report.seconds = time.monotonic() - started
+            self.report.seconds = time.monotonic() - self.started
             for work in self.works.values():
                 if not work.row.status:
                     work.row.status, work.row.reason = "failed", "the run ended before it was done"
@@ -108,8 +119,8 @@ class Run:
             if self.policy.force and alive:
                 lease = self.target.url(self.target.path(f"{TEMPORARY}/{alive[0]}"))
                 raise plan.Refused(f"--force may delete files of another run; wait until it ends, or delete {lease}")
-            self.destination.claim(self.settings, self.name, self.policy.force)
-        except (plan.Refused, Conflict) as error:
+            self.destination.claim(self.settings, self.name)
+        except plan.Refused as error:
             self.target.remove_temporary(self.name)
             raise plan.Refused(f"{self.report.destination}: {error}") from error
         for run in others.keys() - alive:

@@ -13,6 +13,7 @@ FORMATS = ("wheel", "directory", "thin-wheel")
 ONLY_SPLIT = frozenset(
     {
         "--device-requires-dist",
+        "--digests",
         "--generate-variant-wheel",
         "--keep-version",
         "--local-version",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import content, damaged, make_wheel, one_machine, own, run_fleet, statuses, worked
+from conftest import content, damaged, fill, make_wheel, one_machine, own, run_fleet, statuses, worked
 
 from kpackfs_fleet import cli, kpackfs
 from kpackfs_fleet.settings import ONLY_SPLIT
@@ -32,7 +32,19 @@ def test_outputs_are_those_of_one_machine(fleet: Any, release: Path, tmp_path: P
 
 
 def test_options_reach_kpackfs(fleet: Any, release: Path, tmp_path: Path) -> None:
-    options = (*SOME, "--compression-level", "1", "--generate-variant-wheel", "--device-requires-dist", "rocm==2", "numpy")
+    options = (
+        *SOME,
+        "--compression-level",
+        "1",
+        "--deflate",
+        "1",
+        "--digests",
+        "none",
+        "--generate-variant-wheel",
+        "--device-requires-dist",
+        "rocm==2",
+        "numpy",
+    )
     code, report = fleet(release, tmp_path / "dst", *options)
     assert code == 0, report
     assert content(tmp_path / "dst") == one_machine(release, tmp_path / "one", "wheel", *options)
@@ -140,6 +152,26 @@ def test_no_wheel_is_refused(fleet: Any, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     code, message = fleet(tmp_path / "src", tmp_path / "dst")
     assert code == 2 and "there is no wheel" in message
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "options", "wanted"),
+    [
+        ("none", "dst", [], "none: no such file or directory"),
+        ("src", "src/dst", [], "DST is in SRC"),
+        ("src", "dst", ["--keep-version"], "they need --format thin-wheel"),
+        ("src", "dst", ["--deflate", "99"], "99 is not in 0..=9"),
+    ],
+)
+def test_arguments_are_refused_before_workers_start(
+    source: str, destination: str, options: list[str], wanted: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path / "src")
+    # No scheduler answers here.
+    words = ["split", str(tmp_path / source), str(tmp_path / destination), "--scheduler", "tcp://127.0.0.1:1", *options]
+    assert cli.main(words) == 2
+    said = capsys.readouterr().err
+    assert wanted in said and "connecting" not in said
 
 
 def test_scratch_of_no_directory_is_refused(source: Path, tmp_path: Path) -> None:
