@@ -1,11 +1,11 @@
 //! What is collected, and why.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::origin::CollectedInput;
 
 /// Why a file is in the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "lowercase")]
 pub enum Reason {

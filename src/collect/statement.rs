@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::model::{CollectReport, CollectedFile};
+use super::model::{CollectReport, CollectedFile, Reason};
 use super::origin::CollectedInput;
 use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::memory::{Parser, WholeFile};
 use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
-use crate::split::{Destination, Plan, few_names};
+use crate::split::{Destination, Plan, few, few_names};
 use crate::view::{COLLECTED, JSON_VERSION, REPORTS};
 
 #[derive(Serialize)]
@@ -32,28 +32,35 @@ struct StatedCollection {
     form: String,
 }
 
+/// The most files of a result. All of ROCm has about 30,000.
+const MOST_FILES: usize = 1 << 18;
+
 /// The files of a statement, of which nothing else is read.
 #[derive(Deserialize)]
 struct StatedFiles {
     #[serde(deserialize_with = "few_names")]
     gpu_targets: Vec<String>,
+    #[serde(deserialize_with = "few::<_, _, MOST_FILES>")]
     files: Vec<CollectedPath>,
 }
 
 #[derive(Deserialize)]
 struct CollectedPath {
     path: String,
-    reason: String,
+    reason: Reason,
 }
 
 /// The files that a result has by its statement. For several GPUs, archives and data may be in pieces, of which there are those
-/// of one.
-pub fn collected_files(result: &Input) -> Vec<EntryPath> {
-    let bytes = result.content(&place().1).and_then(|content| WholeFile::of(Parser::Collection, &**content).ok());
-    let stated = bytes.and_then(|bytes| serde_json::from_slice::<StatedFiles>(&bytes).ok());
-    let Some(StatedFiles { gpu_targets, files }) = stated else { return Vec::new() };
-    let is_here = |file: &CollectedPath| gpu_targets.len() < 2 || !["archive", "data"].contains(&&*file.reason);
-    files.iter().filter(|file| is_here(file)).filter_map(|file| EntryPath::new(file.path.as_bytes()).ok()).collect()
+/// of one. An error says where the statement is, and why it cannot be read.
+pub fn collected_files(result: &Input) -> Result<Vec<EntryPath>, (EntryPath, String)> {
+    let place = place().1;
+    let Some(content) = result.content(&place) else { return Ok(Vec::new()) };
+    let bytes = WholeFile::of(Parser::Collection, &**content).map_err(|error| error.to_string());
+    let stated = bytes.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
+    let StatedFiles { gpu_targets, files } = stated.map_err(|error| (place, error))?;
+    let is_here =
+        |file: &&CollectedPath| gpu_targets.len() < 2 || !matches!(file.reason, Reason::Archive | Reason::Data);
+    Ok(files.iter().filter(is_here).filter_map(|file| EntryPath::new(file.path.as_bytes()).ok()).collect())
 }
 
 /// The GPUs of a result whose libraries have the code of some GPUs only, by its statement; `None` for anything else.

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::marker::PhantomData;
 
 use anyhow::ensure;
 use serde::Deserialize;
@@ -74,20 +75,27 @@ impl PartManifest {
 
 /// A list of names that is not longer than any real one.
 pub(crate) fn few_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    struct FewNames;
+    few::<D, String, MAX_NAMES>(deserializer)
+}
 
-    impl<'de> Visitor<'de> for FewNames {
-        type Value = Vec<String>;
+/// A list of at most `MOST` values.
+pub(crate) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Few<T, const MOST: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Few<T, MOST> {
+        type Value = Vec<T>;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(formatter, "at most {MAX_NAMES} names")
+            write!(formatter, "at most {MOST} values")
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
             let mut names = Vec::new();
             while let Some(name) = list.next_element()? {
-                if names.len() == MAX_NAMES {
-                    return Err(A::Error::custom(format!("a list has more than {MAX_NAMES} names")));
+                if names.len() == MOST {
+                    return Err(A::Error::custom(format!("a list has more than {MOST} names")));
                 }
                 names.push(name);
             }
@@ -95,7 +103,7 @@ pub(crate) fn few_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Ve
         }
     }
 
-    deserializer.deserialize_seq(FewNames)
+    deserializer.deserialize_seq(Few::<T, MOST>(PhantomData))
 }
 
 fn file_digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FileDigest, D::Error> {

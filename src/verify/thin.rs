@@ -92,7 +92,11 @@ pub(super) fn check_collected(parts: &Parts, findings: &Findings) {
     let is_collection = parts.kind == PartsKind::Installation && parts.statement.is_none();
     let Some(part) = parts.all.first().filter(|_| is_collection) else { return };
     let is_there = |path: &EntryPath| part.recorded(path).is_some_and(|path| part.input.entry(&path).is_some());
-    for path in collected_files(&part.input).iter().filter(|path| !is_there(path) && !parts.leave_out(path)) {
+    let listed = match collected_files(&part.input) {
+        Ok(listed) => listed,
+        Err((path, reason)) => return findings.add(Rule::ManifestUnreadable, part.label(&path), reason),
+    };
+    for path in listed.iter().filter(|path| !is_there(path) && !parts.leave_out(path)) {
         findings.add(
             Rule::ListedMissing,
             part.label(path),
