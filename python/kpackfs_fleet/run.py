@@ -80,21 +80,17 @@ class Run:
 
     def begin(self) -> None:
         """Refuses what cannot be done, before workers are started. Writes nothing."""
-        self.started = time.monotonic()
+        started = time.monotonic()
         plan.check_places(self.source, self.target)
         self.found, refused = plan.sources(self.source)
         self.report.wheels = [Wheel(path.rpartition("/")[2], 0, "failed", reason) for path, reason in refused.items()]
         plan.check_sources(self.source, self.found, self.target)
-        self.destination = Destination(self.target)
-        plan.check_outputs(self.found, self.settings, self.destination.wheels())
-        if not self.policy.force:
-            try:
-                self.destination.check(self.settings)
-            except Conflict as error:
-                raise plan.Refused(f"{self.report.destination}: {error}") from error
+        self._read_destination()
+        self.report.seconds = time.monotonic() - started
 
     def run(self, client: Client) -> None:
         """Does all missing work. The report has the results, even if the run cannot continue."""
+        started = time.monotonic()
         self.client = client
         # The workers of this machine end with the run.
         self.lease = Lease(self.target, self.name, is_local=client.cluster is not None)
@@ -105,24 +101,37 @@ class Run:
                 self._work()
             self.target.remove_temporary(self.name)
         finally:
-            self.report.seconds = time.monotonic() - self.started
+            self.report.seconds += time.monotonic() - started
             for work in self.works.values():
                 if not work.row.status:
                     work.row.status, work.row.reason = "failed", "the run ended before it was done"
+
+    def _read_destination(self) -> None:
+        """Reads what DST has, and refuses what conflicts with it."""
+        self.destination = Destination(self.target)
+        plan.check_outputs(self.found, self.settings, self.destination.wheels())
+        if not self.policy.force:
+            try:
+                self.destination.check(self.settings)
+            except Conflict as error:
+                raise plan.Refused(f"{self.report.destination}: {error}") from error
 
     def _claim(self) -> None:
         """Takes a lease, deletes what dead runs left, and refuses what conflicts with other runs."""
         self.lease.take()
         try:
+            # Other runs may have begun while the workers started.
+            self._read_destination()
             others = self.lease.others(self.destination.listing)
             alive = [run for run, may_be_alive in others.items() if may_be_alive]
             if self.policy.force and alive:
                 lease = self.target.url(self.target.path(f"{TEMPORARY}/{alive[0]}"))
-                raise plan.Refused(f"--force may delete files of another run; wait until it ends, or delete {lease}")
+                refusal = f"--force may delete files of another run; wait until it ends, or delete {lease}"
+                raise plan.Refused(f"{self.report.destination}: {refusal}")
             self.destination.claim(self.settings, self.name)
-        except plan.Refused as error:
+        except plan.Refused:
             self.target.remove_temporary(self.name)
-            raise plan.Refused(f"{self.report.destination}: {error}") from error
+            raise
         for run in others.keys() - alive:
             self.target.remove_temporary(run)
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import content, run_fleet
+from conftest import content, own, run_fleet
 from test_faults import fault
 
 from kpackfs_fleet import lease, store
 from kpackfs_fleet.lease import Lease
+from kpackfs_fleet.manifest import SETTINGS, Destination
+from kpackfs_fleet.plan import Refused
+from kpackfs_fleet.report import Report
+from kpackfs_fleet.run import Policy, Run
+from kpackfs_fleet.settings import Limits, Settings
 from kpackfs_fleet.store import Store
 
 OLD = "20200101T000000-aaaaaaaa"
@@ -153,6 +160,21 @@ def test_files_of_a_killed_run_are_deleted(fleet: Any, source: Path, tmp_path: P
     assert len(list((place / ".kpackfs-fleet/tmp" / RUN).iterdir())) == 2
     assert fleet(source, place)[0] == 0
     assert not list((place / ".kpackfs-fleet/tmp").iterdir())
+
+
+@pytest.mark.parametrize(("force", "wanted"), [(False, "--compression was none and is not given"), (True, "another run")])
+def test_a_run_that_began_while_the_workers_started_is_seen(force: bool, wanted: str, source: Path, tmp_path: Path) -> None:
+    place = tmp_path / "dst"
+    mine, others = (Settings("wheel", options, False, None, "1") for options in [(), (("--compression", "none"),)])
+    run = Run(mine, Limits(), Policy(force=force), Report(str(source), str(place), "wheel"))
+    run.begin()
+    Lease(Store(str(place)), OLD, is_local=True).take()
+    Destination(Store(str(place))).claim(others, OLD)
+    client: Any = SimpleNamespace(cluster=None)
+    with pytest.raises(Refused, match=wanted):
+        run.run(client)
+    assert json.loads((place / SETTINGS).read_text()) == others.to_json()
+    assert own(place) == [SETTINGS, f".kpackfs-fleet/tmp/{OLD}/lease"]
 
 
 def test_files_of_a_running_job_are_kept_however_old_its_name_is(fleet: Any, source: Path, tmp_path: Path) -> None:
