@@ -18,7 +18,7 @@ from typing import Any
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
-
+# Exit code of a command line that kpackfs does not understand.
 WRONG_COMMAND_LINE = 2
 
 # Nothing is or can be there.
@@ -26,7 +26,7 @@ _ABSENT = "/dev/null/absent"
 
 
 class KpackfsError(Exception):
-    """kpackfs failed; the text is its own message."""
+    """kpackfs failed; the text is its own message. Without a code, it did not run to its end."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
@@ -71,11 +71,11 @@ def inspect(wheel: Path, options: Sequence[str], environment: Mapping[str, str |
 
 
 def check(options: Sequence[str]) -> None:
-    """Fails if `kpackfs split` takes these options for a wrong command line, which it says before it opens anything."""
+    """Fails if `kpackfs split` takes these options for a wrong command line, which it says before it opens anything, or cannot run."""
     try:
         run(["split", _ABSENT, "-o", _ABSENT, *options])
     except KpackfsError as error:
-        if error.code == WRONG_COMMAND_LINE:
+        if error.code in (None, WRONG_COMMAND_LINE):
             raise
 
 

@@ -25,3 +25,18 @@ def test_the_epoch_is_that_of_the_client(tmp_path: Path, monkeypatch: pytest.Mon
             kpackfs.run(["SOURCE_DATE_EPOCH"], environment)
     else:
         assert kpackfs.run(["SOURCE_DATE_EPOCH"], environment).output == "1\n"
+
+
+@pytest.mark.parametrize(("end", "wanted"), [("exit 2", "exit code 2"), ("kill -TERM $$", "ended by SIGTERM"), ("exit 5", None)])
+def test_options_are_right_if_kpackfs_looks_for_the_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, wanted: str | None
+) -> None:
+    program = tmp_path / "kpackfs"
+    program.write_text(f"#!/bin/sh\n{end}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("KPACKFS", str(program))
+    if wanted is None:
+        kpackfs.check([])
+    else:
+        with pytest.raises(kpackfs.KpackfsError, match=wanted):
+            kpackfs.check([])
