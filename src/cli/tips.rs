@@ -47,9 +47,6 @@ const MOUNT_OPTIONS: &str =
 const SIZES: &str = "'kpackfs inspect --sizes INPUT' says what would be written, and writes nothing";
 const VERSION: &str = "'kpackfs --version' prints it";
 
-/// Commands none of whose inputs is ever installed as a package.
-const FILES_ONLY: [&str; 3] = ["collect", "kpack", "recombine"];
-
 /// Parts of messages of HIP runtimes.
 const MESSAGES: [&str; 4] = ["kernel image", "device function", "hipError", "TensileLibrary"];
 
@@ -85,15 +82,7 @@ pub(super) fn of_missing(error: &NotUnderstood) -> String {
     let names = std::fs::read_dir(parent(path)).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let word = path.file_name().unwrap_or_default().to_string_lossy();
     let tip = near(&word, names.filter_map(|name| name.into_string().ok())) + of_word(path);
-    if tip.is_empty() && may_be_package(path) { PACKAGE.to_owned() } else { tip }
-}
-
-/// Whether a word of the command line that is not there may be meant as a package: files, shards, what was split and trees never are.
-fn may_be_package(path: &Path) -> bool {
-    let words: Vec<_> = std::env::args_os().skip(1).collect();
-    let is_other = |word: &OsString| FILES_ONLY.iter().any(|command| word == command);
-    let is_other_option = |pair: &[OsString]| matches!(pair, [option, value] if option == "--against" && value == path);
-    is_package(path) && !words.first().is_some_and(is_other) && !words.windows(2).any(is_other_option)
+    if tip.is_empty() && is_package(path) { PACKAGE.to_owned() } else { tip }
 }
 
 /// Whether a file has the name of a shared library. Names of images have dots as well.
