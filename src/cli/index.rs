@@ -26,10 +26,7 @@ use crate::wheelparts::WheelSet;
 /// The files of a wheel are compared with its RECORD. The index is stored in the cache directory. Every later mount,
 /// split and inspect uses it, with any options. Only the sizes of archives and wheels depend on the options.
 #[derive(Debug, Args)]
-#[command(
-    override_usage = "kpackfs index [OPTIONS] <INPUT>...",
-    after_long_help = "Example:\n  kpackfs index torch.whl"
-)]
+#[command(after_long_help = "Example:\n  kpackfs index torch.whl")]
 pub(super) struct IndexArguments {
     #[command(flatten)]
     source: InputOptions,

@@ -49,10 +49,7 @@ use crate::split::{CodeOfFile, device_code};
 /// 2 wrong command line, unreadable input, or no output can be written, 5 an input is not there or not understood. --max-part has
 /// the same; 1 says that a part is too large.
 #[derive(Debug, Args)]
-#[command(
-    override_usage = "kpackfs inspect [OPTIONS] <INPUT>...",
-    after_long_help = "Example:\n  kpackfs inspect torch.whl --require gfx942"
-)]
+#[command(after_long_help = "Example:\n  kpackfs inspect torch.whl --require gfx942")]
 pub(super) struct Inspect {
     #[command(flatten)]
     source: InputOptions,

@@ -42,10 +42,7 @@ use crate::wheelparts::{SplitWheel, WheelPart, WheelSet};
 
 /// Write the host part and the device parts to a disk
 #[derive(Debug, Args)]
-#[command(
-    override_usage = "kpackfs split [OPTIONS] <INPUT>...",
-    after_long_help = "Example:\n  kpackfs split torch.whl --format wheel --gpu-targets gfx942 -o dist"
-)]
+#[command(after_long_help = "Example:\n  kpackfs split torch.whl --format wheel --gpu-targets gfx942 -o dist")]
 pub(super) struct Split {
     #[command(flatten)]
     source: InputOptions,

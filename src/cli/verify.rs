@@ -45,7 +45,6 @@ const MAX_WITHOUT_SUMMARY: usize = 10;
 /// input, or nothing there was split, 5 an input is not there or not understood.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "kpackfs verify [OPTIONS] <PATH>...",
     after_long_help = "Examples:\n  kpackfs verify dist --against torch.whl\n  kpackfs verify index --against stage/*.whl"
 )]
 pub(super) struct Verify {

@@ -194,7 +194,6 @@ fn the_first_words_of_a_newcomer_lead_on() {
         ("split fat -o out --keep-version", 2, "--local-version and --keep-version are about thin wheels"),
         ("inspect fat --max-part 1k", 2, "500M or 500MiB (1024 x 1024), 2GB (1000 x 1000 x 1000), or github-release"),
         ("mount x-1.0-py3-none-any.whl empty", 5, "x-1.0-py3-none-any.whl: no wheel despite its name"),
-        ("inspect", 2, "Usage: kpackfs inspect [OPTIONS] <INPUT>...\n"),
         ("kpack list zeros --memory 64", 1, "zeros: it is not a version 1 kpack archive"),
         ("kpack list fat/lib/libx.so", 1, "no archive; `kpackfs kpack unbundle` writes the code objects of a binary"),
         ("umount --help", 0, "Example:\n  kpackfs umount mnt"),
