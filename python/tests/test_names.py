@@ -181,7 +181,7 @@ def test_a_fifo_in_dst_blocks_nothing(tmp_path: Path) -> None:
         os.mkfifo(path)
     store = Store(str(tmp_path))
     destination = Destination(store)
-    destination.claim(settings(), "run", force=False)
+    destination.claim(settings(), "run")
     assert not destination.listing and Destination(store).listing.keys() == {".kpackfs-fleet/settings.json"}
 
 

@@ -124,18 +124,20 @@ def test_settings_that_cannot_be_read_are_an_error_and_damaged_ones_count_as_mis
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, now = Store(str(tmp_path)), settings(("--compression-level", "9"))
-    Destination(store).claim(settings(), "run", force=False)
+    Destination(store).claim(settings(), "run")
     before = (tmp_path / SETTINGS).read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(type(store.fs), "cat_file", lambda *_, **__: (_ for _ in ()).throw(TimeoutError("no answer")))
         with pytest.raises(OSError, match="settings.json cannot be read: no answer"):
-            Destination(store).claim(now, "run", force=False)
+            Destination(store)
     assert (tmp_path / SETTINGS).read_bytes() == before
     with pytest.raises(Conflict, match="--compression-level"):
-        Destination(store).claim(now, "run", force=False)
+        Destination(store).check(now)
     for damaged in (before[:-9], b"[]"):
         (tmp_path / SETTINGS).write_bytes(damaged)
-        Destination(store).claim(now, "run", force=False)
+        destination = Destination(store)
+        destination.check(now)
+        destination.claim(now, "run")
         assert store.read_json([SETTINGS]) == {SETTINGS: now.to_json()}
 
 
