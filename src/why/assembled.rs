@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::cause::Cause;
 use super::error;
 use super::found::SeenFiles;
-use super::installed::are_of_several;
+use super::installed::are_of_one;
 use super::libraries::may_be_library;
 use super::lookup::{Lookup, Presence};
 use super::origin::wheel_in;
@@ -360,15 +360,8 @@ fn cause_of_wheels(wheels: &[GivenWheel], unread: &[PathBuf], device: &TargetId,
     };
     let missing: Vec<_> = wanted.packages.iter().filter(|package| given(package).is_none()).collect();
     if missing.is_empty() {
-        let mut devices = wanted.packages.iter().filter_map(given);
-        return if devices.any(|it| are_of_several(host.split_id.as_deref(), it.split_id.as_deref())) {
-            Cause::new(CauseKind::ArchiveReplaced, "the device wheels are of another build than the host wheel", None)
-        } else if targets.is_empty() {
-            Cause::new(CauseKind::ArchivesNone, "no device wheel has code for it", None)
-        } else {
-            let reason = format!("the device wheels have its code for {} only", some_of(targets));
-            Cause::new(CauseKind::ArchivesNone, reason, None)
-        };
+        let devices: Vec<_> = wanted.packages.iter().filter_map(given).collect();
+        return cause_of_devices(host, &devices, targets);
     }
     let packages: Vec<_> = missing.iter().map(|(name, version)| format!("{name} {version}")).collect();
     let lack = format!("installed alone, {name} {version} has no kernels, which are in {}", packages.join(" and "));
@@ -386,6 +379,19 @@ fn cause_of_wheels(wheels: &[GivenWheel], unread: &[PathBuf], device: &TargetId,
     );
     let whence = if command.is_some() { "" } else { ", from where you have the wheel" };
     Cause::new(CauseKind::WheelAlone, format!("{lack}: {extra}{whence}"), command)
+}
+
+/// Why device wheels have no code for a GPU, but for these `targets`.
+fn cause_of_devices(host: &GivenWheel, devices: &[&GivenWheel], targets: &[String]) -> Cause {
+    use CauseKind::{ArchiveReplaced, ArchivesNone};
+    let are_of_one = devices.iter().map(|it| are_of_one(host.split_id.as_deref(), it.split_id.as_deref()));
+    let (kind, reason) = match (are_of_one.min().flatten(), targets) {
+        (Some(false), _) => (ArchiveReplaced, "the device wheels are of another build than the host wheel".to_owned()),
+        (_, [_, ..]) => (ArchivesNone, format!("the device wheels have its code for {} only", some_of(targets))),
+        (Some(true), []) => (ArchivesNone, "no device wheel has code for it".to_owned()),
+        (None, []) => (ArchiveReplaced, "no device wheel has code for it: they may be of another build".to_owned()),
+    };
+    Cause::new(kind, reason, None)
 }
 
 /// The wheels of packages next to their host wheel, if all are there.

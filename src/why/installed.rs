@@ -323,7 +323,7 @@ pub(super) enum ArchiveOrigin {
     Unknown,
     /// It is not the one that this package installed, by the SHA-256 in its RECORD.
     Replaced(String),
-    /// It and the library are as they were installed, and this package is not of another split than the library's.
+    /// It and the library are as they were installed, and this package is of the library's split.
     Installed(String),
 }
 
@@ -350,13 +350,12 @@ fn origin_if_known(library: &Path, archive: &Path) -> Option<ArchiveOrigin> {
         return Some(ArchiveOrigin::Replaced(name));
     }
     let (host, _) = owner(library).filter(|(_, is_whole)| *is_whole)?;
-    (!are_of_several(host.split_id().as_deref(), package.split_id().as_deref()))
-        .then_some(ArchiveOrigin::Installed(name))
+    are_of_one(host.split_id().as_deref(), package.split_id().as_deref())?.then_some(ArchiveOrigin::Installed(name))
 }
 
-/// Whether two parts state the IDs of different splits.
-pub(super) fn are_of_several(one: Option<&str>, other: Option<&str>) -> bool {
-    one.zip(other).is_some_and(|(one, other)| one != other)
+/// Whether two parts are of one split; `None` unless both state its ID.
+pub(super) fn are_of_one(one: Option<&str>, other: Option<&str>) -> Option<bool> {
+    Some(one? == other?)
 }
 
 fn sha256(path: &Path) -> io::Result<[u8; 32]> {

@@ -428,12 +428,16 @@ fn a_library_that_is_not_built_for_a_gpu_is_named() {
         let said = said(&["inspect", "--require", "gfx1030"], form);
         assert!(said.contains("fat/lib/features.so: no code for gfx1030"), "{form}: {said}");
     }
-    // Parts of several splits may be of several builds.
+    // Parts of several splits may be of several builds, and so may those that state none.
     let statement = at("site/fat-1.0.dist-info/kpackfs.json");
     let own = fs::read_to_string(&statement).unwrap();
     let mut other: serde_json::Value = serde_json::from_str(&own).unwrap();
-    other["split_id"] = "0".repeat(64).into();
-    fs::write(&statement, other.to_string()).unwrap();
+    for id in ["0".repeat(64).into(), serde_json::Value::Null] {
+        other["split_id"] = id;
+        fs::write(&statement, other.to_string()).unwrap();
+        why("site", "archive-replaced", "it is of another build or was replaced");
+    }
+    fs::remove_file(&statement).unwrap();
     why("site", "archive-replaced", "it is of another build or was replaced");
     fs::write(&statement, own).unwrap();
     // A device package may have kernel databases only.
