@@ -38,11 +38,15 @@ pub(super) struct InstalledDistribution {
 }
 
 impl InstalledDistribution {
+    fn installer(&self) -> Installer {
+        Installer::of(&self.info, None)
+    }
+
     /// What installs it again.
     fn renew(&self) -> Remedy {
         let name = normalise(&self.metadata.name);
         let packages = BTreeSet::from([(name.clone(), self.metadata.version.clone())]);
-        Installer::of(&self.info, None).renew(&packages, &self.info, &name)
+        self.installer().renew(&packages, &self.info, &name)
     }
 
     /// The ID of the split that it is a part of, if it states one.
@@ -129,7 +133,7 @@ impl InstalledLibrary<'_> {
         let Some(host) = owner(&hosts, path, &relative, lookup) else {
             let of_archive = || {
                 let package = distributions.iter().find(|it| archives.are_of(it, site))?;
-                Some(cause_of_archive(archives.unfit, true, package.renew()))
+                Some(cause_of_archive(archives.unfit, package.installer().has_installed, package.renew()))
             };
             return copy(path, site, distributions, lookup).or_else(of_archive);
         };
@@ -274,7 +278,7 @@ impl PackageCheck<'_> {
         }
         if !has_archive {
             let names: Vec<_> = self.wanted.packages.iter().map(|(name, _)| name.as_str()).collect();
-            let reason = format!("{}, which is installed, has no archive for it", names.join(" and "));
+            let reason = format!("no archive for it is among the files of {}", names.join(" and "));
             return Cause::new(CauseKind::ArchivesNone, reason, None);
         }
         cause_of_archive(archives.unfit, installer.has_installed, renewed)

@@ -440,13 +440,22 @@ fn a_library_that_is_not_built_for_a_gpu_is_named() {
     fs::remove_file(&statement).unwrap();
     why("site", "archive-replaced", "it is of another build or was replaced");
     fs::write(&statement, own).unwrap();
-    // A device package may have kernel databases only.
     fs::remove_dir_all(at("site/fat/.kpack")).unwrap();
+    // The device package's RECORD names the archive, too.
+    let [host, aside] = ["site/fat-1.0.dist-info", "aside"].map(at);
+    fs::rename(&host, &aside).unwrap();
+    why("site", "archive-gone", "its archive is gone, although its package is installed");
+    let installer = at(&format!("site/{DEVICE}-1.0.dist-info/INSTALLER"));
+    fs::remove_file(&installer).unwrap();
+    why("site", "archive-gone", "its archive is gone, although its dist-info is there");
+    fs::write(installer, "pip\n").unwrap();
+    fs::rename(aside, host).unwrap();
+    // A device package may have kernel databases only.
     let record = at(&format!("site/{DEVICE}-1.0.dist-info/RECORD"));
     let rows = fs::read_to_string(&record).unwrap();
     let rows = rows.lines().filter(|row| !row.contains(".kpack,")).map(|row| format!("{row}\n"));
     fs::write(record, rows.collect::<String>()).unwrap();
-    why("site", "archives-none", "amd-fat-device-gfx1030, which is installed, has no archive for it");
+    why("site", "archives-none", "no archive for it is among the files of amd-fat-device-gfx1030");
 }
 
 #[test]
