@@ -55,9 +55,14 @@ pub(super) fn credentials() -> anyhow::Result<AccessKey> {
     }
     refuse(&AFTER_FILES)?;
     if let Some(profile) = variable("AWS_PROFILE") {
-        let files = credential_files().iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" or ");
+        let files = credential_files().iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
+        let nothing = match &files[..] {
+            [] => "no file (HOME is not set)".to_owned(),
+            [file] => format!("nothing in {file}"),
+            files => format!("neither {}", files.join(" nor ")),
+        };
         bail!(
-            "AWS_PROFILE is {profile}, and {files} has no keys of this profile; for all other kinds, with AWS CLI 2: {EXPORT}"
+            "AWS_PROFILE is {profile}, and {nothing} has keys of this profile; for all other kinds, with AWS CLI 2: {EXPORT}"
         );
     }
     bail!(

@@ -483,6 +483,10 @@ fn keys_are_those_that_the_aws_cli_takes_or_their_kind_is_named() {
         command.env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY").env("HOME", home.path());
         command.envs(variables.iter().copied()).output().unwrap()
     };
+    let absent = format!(
+        "AWS_PROFILE is absent, and neither {0}/credentials nor {0}/config has keys of this profile",
+        aws.display()
+    );
     let token = ("AWS_WEB_IDENTITY_TOKEN_FILE", "/token");
     let container = ("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/keys");
     for (variables, expected) in [
@@ -491,13 +495,17 @@ fn keys_are_those_that_the_aws_cli_takes_or_their_kind_is_named() {
         (&[("AWS_PROFILE", "process")], "credential_process leads to temporary keys"),
         (&[("AWS_PROFILE", "ci"), token], "AWS_WEB_IDENTITY_TOKEN_FILE leads to temporary keys"),
         (&[container], "AWS_CONTAINER_CREDENTIALS_FULL_URI leads to temporary keys"),
-        (&[("AWS_PROFILE", "absent")], "AWS_PROFILE is absent, and "),
+        (&[("AWS_PROFILE", "absent")], &absent),
     ] {
         let output = run(variables);
         let text = said(&output);
         assert!(output.status.code() == Some(1) && text.contains(expected), "{expected}: {text}");
         assert!(text.contains("aws configure export-credentials"), "{text}");
     }
+    let mut homeless = publish(&server, &[]);
+    homeless.env_remove("AWS_ACCESS_KEY_ID").env_remove("AWS_SECRET_ACCESS_KEY").env_remove("HOME");
+    let text = said(&homeless.env("AWS_PROFILE", "absent").output().unwrap());
+    assert!(text.contains("AWS_PROFILE is absent, and no file (HOME is not set) has keys"), "{text}");
     assert!(server.calls().is_empty());
     right(&run(&[("AWS_PROFILE", "ci"), container]));
     has(&server.stored(), expected(), "by a profile");
