@@ -29,8 +29,8 @@ use crate::resources::{Resources, WorkPolicy};
 use crate::text::some_of;
 use crate::threads;
 use crate::why::{
-    AnswerStatus, DatabaseLookup, Explanation, FORCED, FoundCause, Lookup, Process, Question, Trail, VisibleGpu,
-    WhyError, disabled, forced, is_not_understood, is_runtime, visible, warn_of_empty, warn_of_forced,
+    AnswerStatus, DatabaseLookup, Explanation, FORCED, FoundCause, InstalledFiles, Lookup, Process, Question, Trail,
+    VisibleGpu, WhyError, disabled, forced, is_not_understood, is_runtime, visible, warn_of_empty, warn_of_forced,
 };
 
 /// Why there is no answer.
@@ -201,7 +201,9 @@ impl Why {
         let gpus = named.unwrap_or_else(|| visible.iter().map(|gpu| gpu.target.clone()).collect());
         let (binary, wrapper) = (self.binary.clone(), self.wrapper);
         threads::start_pool(None).map_err(|error| unreadable(error.into()))?;
-        let question = Question { paths, packages, gpus, visible, binary, wrapper, variables, loaded, gone, resources };
+        let installed = InstalledFiles::default();
+        let question =
+            Question { paths, packages, gpus, visible, binary, wrapper, variables, loaded, gone, resources, installed };
         let answer = question.answer();
         check_remote(&question.resources).map_err(|error| (AnswerStatus::Unknown, error.into()))?;
         let mut answer = answer.map_err(no_answer)?;

@@ -31,6 +31,7 @@ pub(super) const NEXT_TO_FILE: &str = "archives are looked for next to the file 
 const PIECE: usize = 256 << 10;
 
 /// An installed distribution.
+#[derive(Debug)]
 pub(super) struct InstalledDistribution {
     info: PathBuf,
     pub(super) metadata: Metadata,
@@ -50,7 +51,7 @@ impl InstalledDistribution {
     }
 
     /// The ID of the split that it is a part of, if it states one.
-    fn split_id(&self) -> Option<String> {
+    pub(super) fn split_id(&self) -> Option<String> {
         let bytes = disk::read(&self.info.join(wheel::STATEMENT), Parser::Statement).ok()?;
         Statement::parse(&bytes).ok()?.split_id
     }
@@ -222,7 +223,7 @@ fn is_installed(library: &Path) -> bool {
 }
 
 /// The path of a file in a directory of packages.
-fn below(file: &Path, site: &Path) -> Option<EntryPath> {
+pub(super) fn below(file: &Path, site: &Path) -> Option<EntryPath> {
     EntryPath::new(file.strip_prefix(site).ok()?.as_os_str().as_encoded_bytes()).ok()
 }
 
@@ -322,47 +323,12 @@ fn owner<'a>(
     found.or(hosts.last()).copied()
 }
 
-/// What packages show of an archive without the code of a library.
-pub(super) enum ArchiveOrigin {
-    Unknown,
-    /// It is not the one that this package installed, by the SHA-256 in its RECORD.
-    Replaced(String),
-    /// It and the library are as they were installed, and this package is of the library's split.
-    Installed(String),
-}
-
-pub(super) fn origin(library: &Path, archive: &Path) -> ArchiveOrigin {
-    origin_if_known(library, archive).unwrap_or(ArchiveOrigin::Unknown)
-}
-
-fn origin_if_known(library: &Path, archive: &Path) -> Option<ArchiveOrigin> {
-    let site = site_of(library)?.canonicalize().ok()?;
-    let all: Vec<_> = distributions(&site).collect();
-    // The package whose RECORD has the digest of a file, or else the first one that names it.
-    let owner = |file: &Path| {
-        let file = file.canonicalize().ok()?;
-        let path = below(&file, &site)?;
-        let mut owners = all.iter().filter_map(|it| Some((it, it.record.get(&path)?.sha256))).peekable();
-        let (first, _) = *owners.peek()?;
-        let digest = sha256(&file).ok()?;
-        let whole = owners.find(|(_, stated)| *stated == digest).map(|(package, _)| package);
-        Some((whole.unwrap_or(first), whole.is_some()))
-    };
-    let (package, is_whole) = owner(archive)?;
-    let name = format!("{} {}", package.metadata.name, package.metadata.version);
-    if !is_whole {
-        return Some(ArchiveOrigin::Replaced(name));
-    }
-    let (host, _) = owner(library).filter(|(_, is_whole)| *is_whole)?;
-    are_of_one(host.split_id().as_deref(), package.split_id().as_deref())?.then_some(ArchiveOrigin::Installed(name))
-}
-
 /// Whether two parts are of one split; `None` unless both state its ID.
 pub(super) fn are_of_one(one: Option<&str>, other: Option<&str>) -> Option<bool> {
     Some(one? == other?)
 }
 
-fn sha256(path: &Path) -> io::Result<[u8; 32]> {
+pub(super) fn sha256(path: &Path) -> io::Result<[u8; 32]> {
     let (mut file, mut sum, mut piece) = (disk::open(path)?.0, Sha256::default(), vec![0; PIECE]);
     while let length @ 1.. = file.read(&mut piece)? {
         sum.update(head_mut(&mut piece, length));

@@ -5,6 +5,7 @@
 //! a model.
 
 mod answer;
+mod as_installed;
 mod assembled;
 mod cause;
 mod conclude;
@@ -50,6 +51,7 @@ use lookup::Presence;
 
 pub(crate) use crate::coverage::Trail;
 pub(crate) use answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
+pub(crate) use as_installed::InstalledFiles;
 pub(crate) use error::{WhyError, is_not_understood};
 pub(crate) use gpus::{FORCED, VisibleGpu, disabled, forced, visible, warn_of_empty, warn_of_forced};
 pub(crate) use lookup::Lookup;
@@ -80,6 +82,8 @@ pub(crate) struct Question {
     pub gone: Vec<GoneLibrary>,
     /// For reading.
     pub resources: Arc<Resources>,
+    /// What is found out about installed files.
+    pub installed: InstalledFiles,
 }
 
 /// A library with device code, or with wrappers that lead to archives; or another file with code.
@@ -182,8 +186,7 @@ impl Question {
         device::model(&device, &mut lookup.evidence);
         match library {
             Library::Split(split) => {
-                let environment = self.environment();
-                split::look_up(file, split, &wrappers, &device, &environment, &self.resources, &mut lookup);
+                split::look_up(file, split, &wrappers, &device, self, &mut lookup);
                 if let Some(cause) =
                     runtime::judge(file, &self.variables, self.loaded.as_deref(), &self.resources, &mut lookup)
                 {

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use rocm_kpack::{Archive, ArchiveFile, Environment, Error, Marker, search, toc_key};
 
+use super::as_installed::InstalledFiles;
 use super::cause::Cause;
-use super::installed::{ArchiveOrigin, TriedArchives};
+use super::installed::TriedArchives;
 use super::libraries::LibraryFile;
 use super::lookup::Lookup;
 use super::nearby::{NearbyArchives, nearby_archives};
-use super::{device, installed, kpack_path, part};
+use super::{Question, device, installed, kpack_path, part};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::coverage::{CauseKind, Problem};
 use crate::fatbin::{CODE_BEGINNING, code_problem, damage_by_beginning};
@@ -49,6 +50,7 @@ struct ArchiveSearch<'a> {
     targets: Vec<String>,
     environment: &'a Environment,
     resources: &'a Arc<Resources>,
+    installed: &'a InstalledFiles,
 }
 
 /// Follows wrappers to archives as a runtime does.
@@ -57,11 +59,11 @@ pub(super) fn look_up(
     split: &SplitBinary,
     wrappers: &[usize],
     device: &TargetId,
-    environment: &Environment,
-    resources: &Arc<Resources>,
+    question: &Question,
     lookup: &mut Lookup,
 ) {
     lookup.evidence.saw("its device code is in archives");
+    let (environment, resources) = (&question.environment(), &question.resources);
     if environment.is_disabled {
         lookup.evidence.saw("ROCM_KPACK_DISABLE is set");
         lookup.fail(Cause::new(
@@ -73,7 +75,7 @@ pub(super) fn look_up(
     }
     let targets: Vec<_> = device.candidates().iter().map(ToString::to_string).collect();
     lookup.evidence.follows(format!("a {device} runs code for {}", targets.join(", ")));
-    let search = ArchiveSearch { file, device, targets, environment, resources };
+    let search = ArchiveSearch { file, device, targets, environment, resources, installed: &question.installed };
     if let Err(cause) = search.look_up(split, wrappers, lookup) {
         lookup.fail(cause);
     }
@@ -296,7 +298,7 @@ impl ArchiveSearch<'_> {
         }
         if let Some(offering) = offering {
             let known = of_packages.filter(|cause| cause.kind == CauseKind::PackageVersion);
-            return known.unwrap_or_else(|| cause_of_offering(path, &offering.path, key.unwrap_or("it"), command));
+            return known.unwrap_or_else(|| self.installed.cause(path, &offering.path, key.unwrap_or("it"), command));
         }
         if let Some(unfit) = unfit {
             let names = unfit.archive().map(|archive| archive.targets().join(", ")).unwrap_or_default();
@@ -338,24 +340,6 @@ impl ArchiveSearch<'_> {
         };
         of_packages.unwrap_or_else(|| Cause::new(CauseKind::ArchivesNone, beside, None))
     }
-}
-
-/// Why an archive for the GPU has nothing under the `key` of a library. `command` installs its package again.
-fn cause_of_offering(library: &Path, archive: &Path, key: &str, command: Option<String>) -> Cause {
-    let (kind, why, command) = match installed::origin(library, archive) {
-        ArchiveOrigin::Installed(package) => {
-            let why = format!("it is as {package} installed it, so the library is not built for this GPU");
-            (CauseKind::ArchivesNone, why, None)
-        }
-        ArchiveOrigin::Replaced(package) => {
-            let why = format!("it was replaced: its SHA-256 is not the one in the RECORD of {package}");
-            (CauseKind::ArchiveReplaced, why, command)
-        }
-        ArchiveOrigin::Unknown => {
-            (CauseKind::ArchiveReplaced, "it is of another build or was replaced".to_owned(), command)
-        }
-    };
-    Cause::new(kind, format!("{} has nothing called {key}; {why}", archive.display()), command)
 }
 
 fn marker(wrapper: &SplitWrapper) -> Result<Marker, String> {
