@@ -228,8 +228,12 @@ impl FatInput {
         };
         let is_other = |fat: &String| !distributions.is_empty() && !distributions.iter().any(|it| is_of(it, fat));
         if let Some(BuildLabel { name, version, .. }) = self.label.as_ref().filter(|label| is_other(&label.name)) {
+            // Most fat inputs are of other distributions, and are not opened for each of the parts.
+            if !is_there_without_code(context, (name, version)) {
+                return Ok(Pairing::OtherDistribution);
+            }
             let Part { input, databases, .. } = self.open(context)?;
-            return Ok(unsplit(context, (name, version), &input, &databases));
+            return Ok(unsplit(&input, &databases));
         }
         if self.is_other_build(parts, all) {
             return Ok(Pairing::OtherBuild);
@@ -244,7 +248,8 @@ impl FatInput {
         joined.warnings.into_iter().for_each(|warning| findings.note(format!("{path}: {warning}")));
         let label = metadata.map(|metadata| (normalise(&metadata.name), metadata.version));
         if let Some((name, version)) = label.as_ref().filter(|(name, _)| is_other(name) || parts.is_rest) {
-            return Ok(unsplit(context, (name, version), &fat, &databases));
+            let is_there = is_there_without_code(context, (name, version));
+            return Ok(if is_there { unsplit(&fat, &databases) } else { Pairing::OtherDistribution });
         }
         let name = label.map(|(name, _)| name);
         if let Some(record) = context.records_below().first().filter(|_| name.is_some()) {
@@ -304,16 +309,20 @@ impl BuildLabel {
     }
 }
 
-/// The pairing of a fat input of which no split was made: its distribution may be there as it was if neither has device code.
-fn unsplit(context: &Context<'_>, name: (&str, &str), fat: &Input, databases: &Databases) -> Pairing {
+/// Whether a distribution of this name and version, of no split, is there without device code.
+fn is_there_without_code(context: &Context<'_>, name: (&str, &str)) -> bool {
     let is_it = |it: &&Distribution| it.name().is_some_and(|(own, version)| (own.as_str(), version) == name);
     let is_plain = |it: &Distribution| it.rows.is_some() && !it.is_of_split() && !has_code(it, context.binaries);
-    let is_there = context.distributions.iter().filter(is_it).any(is_plain);
+    context.distributions.iter().filter(is_it).any(is_plain)
+}
+
+/// The pairing of a fat input whose distribution is there without device code: it is there as it was if the input has none, either.
+fn unsplit(fat: &Input, databases: &Databases) -> Pairing {
     // A binary that cannot be judged may have some.
     let has_none = |(path, content): (&EntryPath, &Arc<dyn Content>)| {
         databases.classify(path).is_none() && FatBinary::scan(content).is_ok_and(|binary| binary.is_none())
     };
-    if is_there && fat.files().all(has_none) { Pairing::AsItWas } else { Pairing::OtherDistribution }
+    if fat.files().all(has_none) { Pairing::AsItWas } else { Pairing::OtherDistribution }
 }
 
 /// Whether a distribution has fat binaries or kernel databases.
