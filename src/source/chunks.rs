@@ -185,7 +185,7 @@ impl Chunks {
 
     /// The SHA-256 of the content, if a pass over all of it computes it. An index of an earlier session has none.
     pub(super) fn sha256(&self) -> Result<Option<[u8; 32]>, ReadError> {
-        if self.sha256.get().is_none() && self.stream.hashes.load(Ordering::Relaxed) && !self.pass() {
+        if self.sha256.get().is_none() && self.stream.is_hashed() && !self.pass() {
             self.with_complete_index(|_| ())?;
         }
         Ok(self.sha256.get().copied())
@@ -262,7 +262,7 @@ impl Chunks {
             // The index of a damaged stream is never complete.
             let is_damaged = state.damage.is_some();
             let extends_index = end > indexed_to && !is_damaged;
-            let hashes = self.stream.hashes.load(Ordering::Relaxed);
+            let hashes = self.stream.is_hashed();
             let builder = extends_index.then(|| Box::new(state.index.builder(hashes)));
             return Ok(Task::Decode(DecodeGuard { chunks: self, id, number, readable, is_damaged, builder }, start));
         }

@@ -169,7 +169,7 @@ impl MemberPlace {
             size: *size,
             crc32: *crc32,
             identity: self.identity(),
-            hashes: Arc::clone(&wheel.hashes),
+            hashes: Some(Arc::clone(&wheel.hashes)),
             resources: Arc::clone(&wheel.resources),
         }
     }

@@ -5,7 +5,7 @@ use super::stamp::Label;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity, ReadError};
 use crate::sync::Arc;
-use crate::sync::atomic::AtomicBool;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// A deflate stream and what the zip file claims about it.
 #[derive(Clone, Debug)]
@@ -20,13 +20,19 @@ pub(super) struct Stream {
     pub(super) crc32: u32,
     /// The member's identity.
     pub(super) identity: Identity,
-    /// Whether the pass that builds an index computes the SHA-256 of the content. All members of an input share it.
-    pub(super) hashes: Arc<AtomicBool>,
+    /// Whether a pass over all of a member computes its SHA-256. All members of a zip file share it; `None` of a gzip file, since
+    /// nobody asks for the SHA-256 of its streams.
+    pub(super) hashes: Option<Arc<AtomicBool>>,
     /// Caches and counters.
     pub(super) resources: Arc<Resources>,
 }
 
 impl Stream {
+    /// Whether a pass over all of it computes its SHA-256.
+    pub(super) fn is_hashed(&self) -> bool {
+        self.hashes.as_ref().is_some_and(|hashes| hashes.load(Ordering::Relaxed))
+    }
+
     pub(super) fn damaged(&self, reason: impl Into<Arc<str>>) -> ReadError {
         ReadError::damaged(&self.entry.label(), reason)
     }

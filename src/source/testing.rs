@@ -170,7 +170,7 @@ pub(crate) fn deflated_member(packed: &[u8], size: u64, crc32: u32) -> Arc<dyn C
         size,
         crc32,
         identity: Identity::describe("test").finish(),
-        hashes: Arc::default(),
+        hashes: Some(Arc::default()),
         resources: Arc::clone(&resources),
     };
     Arc::new(opened(stream, &Decoders::new(&resources.budget), MemberFacts::default()))

@@ -31,8 +31,7 @@ impl Chunks {
         let _permit = decoders.permit();
         let mut decoder = decoders.seek(stream, &Checkpoint::default(), INPUT)?;
         let mut chunk = decoders.chunk(to_usize(CHUNK));
-        let (mut crc, mut sha256) =
-            (crc32fast::Hasher::new(), stream.hashes.load(Ordering::Relaxed).then(Sha256::default));
+        let (mut crc, mut sha256) = (crc32fast::Hasher::new(), stream.is_hashed().then(Sha256::default));
         let mut observe = |_: &Decoder, piece: &[u8], _| {
             crc.update(piece);
             if let Some(sha256) = &mut sha256 {

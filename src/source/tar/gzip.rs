@@ -119,7 +119,7 @@ impl Gunzipped {
             size: self.member.size,
             crc32: self.member.crc32,
             identity: self.identity(),
-            hashes: Arc::default(),
+            hashes: None,
             resources: Arc::clone(resources),
         }
     }
