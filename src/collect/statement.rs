@@ -11,7 +11,7 @@ use crate::gpu::{BundleKey, GpuSet, TargetId};
 use crate::memory::{Parser, WholeFile};
 use crate::rope::{ReadError, Rope, Segment};
 use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input};
-use crate::split::{Destination, Plan, few, few_names};
+use crate::split::{Destination, ListItem, Plan, bounded};
 use crate::view::{COLLECTED, JSON_VERSION, REPORTS};
 
 #[derive(Serialize)]
@@ -27,20 +27,17 @@ struct CollectStatement<'a> {
 /// What other commands read of a statement.
 #[derive(Deserialize)]
 struct StatedCollection {
-    #[serde(deserialize_with = "few_names")]
+    #[serde(deserialize_with = "bounded")]
     gpu_targets: Vec<String>,
     form: String,
 }
 
-/// The most files of a result. All of ROCm has about 30,000.
-const MOST_FILES: usize = 1 << 18;
-
 /// The files of a statement, of which nothing else is read.
 #[derive(Deserialize)]
 struct StatedFiles {
-    #[serde(deserialize_with = "few_names")]
+    #[serde(deserialize_with = "bounded")]
     gpu_targets: Vec<String>,
-    #[serde(deserialize_with = "few::<_, _, MOST_FILES>")]
+    #[serde(deserialize_with = "bounded")]
     files: Vec<CollectedPath>,
 }
 
@@ -48,6 +45,12 @@ struct StatedFiles {
 struct CollectedPath {
     path: String,
     reason: Reason,
+}
+
+impl ListItem for CollectedPath {
+    const NAME: &'static str = "files";
+    // All of ROCm has about 30,000.
+    const MOST: usize = 1 << 18;
 }
 
 /// The files that a result has by its statement. For several GPUs, archives and data may be in pieces, of which there are those

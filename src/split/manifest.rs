@@ -13,9 +13,6 @@ use super::file_digest::FileDigest;
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// The most parts or targets. There are processors for about a hundred.
-const MAX_NAMES: usize = 4096;
-
 /// What a part holds, as its split wrote it.
 #[derive(Debug, Deserialize)]
 pub struct PartManifest {
@@ -25,7 +22,7 @@ pub struct PartManifest {
     /// The name of the part.
     pub part: String,
     /// The names of all parts, if this is the host part.
-    #[serde(default, deserialize_with = "few_names")]
+    #[serde(default, deserialize_with = "bounded")]
     pub parts: Vec<String>,
     /// How the digests of files were computed.
     #[serde(deserialize_with = "file_digest")]
@@ -73,37 +70,46 @@ impl PartManifest {
     }
 }
 
-/// A list of names that is not longer than any real one.
-pub(crate) fn few_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    few::<D, String, MAX_NAMES>(deserializer)
+/// What a list of a statement has.
+pub(crate) trait ListItem {
+    /// What it is, in the plural.
+    const NAME: &'static str;
+    /// How many there are at most. No real list is longer.
+    const MOST: usize;
 }
 
-/// A list of at most `MOST` values.
-pub(crate) fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
+impl ListItem for String {
+    const NAME: &'static str = "names";
+    // Of parts or targets. There are processors for about a hundred.
+    const MOST: usize = 4096;
+}
+
+/// A list that is not longer than any real one.
+pub(crate) fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de> + ListItem>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    struct Few<T, const MOST: usize>(PhantomData<T>);
+    struct Bounded<T>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Few<T, MOST> {
+    impl<'de, T: Deserialize<'de> + ListItem> Visitor<'de> for Bounded<T> {
         type Value = Vec<T>;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(formatter, "at most {MOST} values")
+            write!(formatter, "at most {} {}", T::MOST, T::NAME)
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            let mut names = Vec::new();
-            while let Some(name) = list.next_element()? {
-                if names.len() == MOST {
-                    return Err(A::Error::custom(format!("a list has more than {MOST} names")));
+            let mut items = Vec::new();
+            while let Some(item) = list.next_element()? {
+                if items.len() == T::MOST {
+                    return Err(A::Error::custom(format!("a list has more than {} {}", T::MOST, T::NAME)));
                 }
-                names.push(name);
+                items.push(item);
             }
-            Ok(names)
+            Ok(items)
         }
     }
 
-    deserializer.deserialize_seq(Few::<T, MOST>(PhantomData))
+    deserializer.deserialize_seq(Bounded(PhantomData))
 }
 
 fn file_digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FileDigest, D::Error> {
