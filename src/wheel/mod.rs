@@ -90,11 +90,11 @@ pub enum WheelError {
     #[error("a label consists of digits, lower-case letters, \"_\" and \".\", and is not \"null\"")]
     Label,
     /// The input has a variant label already.
-    #[error("the input is a wheel of the variant {0:?} already")]
-    IsVariant(String),
+    #[error("{0}: it is a wheel of the variant {1:?} already, so no variant wheel is made of it")]
+    IsVariant(String, String),
     /// There is no property by which a variant could be chosen.
-    #[error("no variant wheel: the input has code for no target that a variant provider knows")]
-    NoVariant,
+    #[error("{0}: it has code for no target that a variant provider knows, so no variant wheel is made of it")]
+    NoVariant(String),
     /// The part does not exist.
     #[error("the input has no code for {0}")]
     NoSuchPart(String),

@@ -107,7 +107,7 @@ impl Wheels {
         match part {
             SplitWheel::Host | SplitWheel::Fat | SplitWheel::Thin { has_local_version: false, .. } => Ok(name.clone()),
             SplitWheel::Variant(label) => match &name.variant {
-                Some(existing) => Err(WheelError::IsVariant(existing.clone())),
+                Some(existing) => Err(WheelError::IsVariant(name.to_string(), existing.clone())),
                 None => Ok(name.of_variant(label.as_str())),
             },
             SplitWheel::Device(key) => Ok(name.of_distribution(self.distribution(key)?)),
@@ -261,7 +261,7 @@ impl Wheels {
     /// The targets by which a variant can be chosen.
     fn variant_targets(&self) -> Result<Vec<&BundleKey>, WheelError> {
         let targets: Vec<_> = self.devices.targets().filter(|key| has_property(key)).collect();
-        if targets.is_empty() { Err(WheelError::NoVariant) } else { Ok(targets) }
+        if targets.is_empty() { Err(WheelError::NoVariant(self.fat.name.to_string())) } else { Ok(targets) }
     }
 }
 
