@@ -88,8 +88,10 @@ impl<'a> OpenedFiles<'a> {
             }
             files.add_archives(number, object);
         }
-        for (number, root) in roots.iter().enumerate().skip(1) {
-            files.add_licences(number, root);
+        let trees = roots.iter().enumerate().skip(1);
+        let without: Vec<_> = trees.flat_map(|(number, root)| files.add_licences(number, root)).collect();
+        if !without.is_empty() {
+            files.report.notes.push(format!("no licence was found for {}", some_of(without)));
         }
         (files.drafts, files.split)
     }
@@ -193,8 +195,8 @@ impl<'a> OpenedFiles<'a> {
         }
     }
 
-    /// The licences of packages whose libraries are collected.
-    fn add_licences(&mut self, number: usize, root: &SearchRoot) {
+    /// The licences of packages whose libraries are collected. Returns the libraries without any.
+    fn add_licences(&mut self, number: usize, root: &SearchRoot) -> Vec<String> {
         let objects = self.objects;
         let of_root = objects.iter().enumerate().filter(|(_, object)| object.file.root == number);
         let mut without = BTreeSet::new();
@@ -228,10 +230,7 @@ impl<'a> OpenedFiles<'a> {
             });
         }
         let names = without.iter().filter_map(|number| objects.get(*number));
-        let names: Vec<_> = names.map(|object| object.file.path.to_string()).collect();
-        if !names.is_empty() {
-            self.report.notes.push(format!("no licence was found for {}", some_of(names)));
-        }
+        names.map(|object| object.file.path.to_string()).collect()
     }
 }
 
