@@ -48,7 +48,6 @@ impl Tree {
     }
 
     /// Adds a node at `path` below `start`. Missing directories on the way get the attributes of the last existing one.
-    /// A directory that exists already only gets the attributes.
     pub fn insert(
         &mut self,
         start: NodeId,
@@ -91,18 +90,10 @@ impl Tree {
     ) -> Result<NodeId, TreeError> {
         let directory = stored(directory).ok_or_else(|| TreeError::NotADirectory(path.clone()))?;
         let name = path.name();
-        let index = match (self.arena.find(directory, name), &kind) {
-            _ if path.is_root() => return Err(TreeError::Occupied(path.clone())),
-            (None, _) => self.add(directory, name, attributes, kind, path)?,
-            (Some(existing), NodeKind::Directory(_)) if self.arena.directory(existing).is_some() => {
-                if let Some(node) = self.arena.get_mut(existing) {
-                    node.attributes = attributes;
-                }
-                existing
-            }
-            (Some(_), _) => return Err(TreeError::Occupied(path.clone())),
-        };
-        Ok(number(0, index))
+        if path.is_root() || self.arena.find(directory, name).is_some() {
+            return Err(TreeError::Occupied(path.clone()));
+        }
+        self.add(directory, name, attributes, kind, path).map(|index| number(0, index))
     }
 
     /// Sets the origin of a node. Without it, a node counts as made.
