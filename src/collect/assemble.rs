@@ -27,7 +27,7 @@ pub(super) fn application(apps: Vec<(PathBuf, Input)>, trees: &[(PathBuf, Input)
         let base = base(&app);
         let prefix = match &place {
             Some(tree) => base.strip_prefix(tree).ok().map(Path::to_owned).unwrap_or_default(),
-            None if is_one || app.kind == InputKind::Binary => PathBuf::new(),
+            None if is_one || matches!(app.kind, InputKind::Binary) => PathBuf::new(),
             None => base.file_name().map(PathBuf::from).unwrap_or_default(),
         };
         let prefix = EntryPath::new(prefix.as_os_str().as_encoded_bytes()).unwrap_or_else(|_| EntryPath::root());
@@ -112,7 +112,7 @@ impl<'a> ResultAssembly<'a> {
             EntryKind::Directory => return,
             EntryKind::File { content, link_group } => {
                 // Other kinds of inputs number the links of each input by themselves.
-                let link_group = link_group.filter(|_| root.input.kind == InputKind::Tree);
+                let link_group = link_group.filter(|_| matches!(root.input.kind, InputKind::Tree));
                 EntryKind::File { content: Arc::clone(content), link_group }
             }
             EntryKind::Symlink(_) => match self.link(draft, root, &path) {

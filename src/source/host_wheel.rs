@@ -57,12 +57,3 @@ impl HostWheel {
         files.filter(|path| !self.shared.contains(path)).collect()
     }
 }
-
-/// The directory identifies the wheel among those of an input.
-impl PartialEq for HostWheel {
-    fn eq(&self, other: &Self) -> bool {
-        self.dist_info == other.dist_info
-    }
-}
-
-impl Eq for HostWheel {}

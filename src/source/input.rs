@@ -42,7 +42,7 @@ pub struct Input {
 }
 
 /// The kind of an input.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum InputKind {
     /// Any directory.
     Tree,

@@ -8,7 +8,7 @@ use super::{Arc, Lister, OpenFiles, io};
 use crate::resources::Resources;
 use crate::rope::ReadError;
 use crate::source::testing::content_of;
-use crate::source::{EntryKind, EntryPath, Input, InputKind};
+use crate::source::{EntryKind, Input, InputKind};
 
 #[test]
 fn everything_in_a_directory_is_listed() {
@@ -23,7 +23,7 @@ fn everything_in_a_directory_is_listed() {
     let paths: Vec<_> = input.entries.iter().map(|entry| entry.path.to_string()).collect();
     assert_eq!(paths, ["lib", "lib/a.so", "lib/b.so", "lib/empty", "lib/link"]);
     assert!(input.warnings[0].starts_with("socket: left out"));
-    assert_eq!(input.kind, InputKind::Tree);
+    assert!(matches!(input.kind, InputKind::Tree));
     let links: Vec<_> = input
         .entries
         .iter()
@@ -100,12 +100,12 @@ fn an_unpacked_wheel_is_recognised() {
     let info = place.path().join("x-1.dist-info");
     fs::create_dir(&info).unwrap();
     let open = || Input::open(place.path(), &Resources::new(0)).unwrap().kind;
-    assert_eq!(open(), InputKind::Tree);
+    assert!(matches!(open(), InputKind::Tree));
     fs::write(info.join("METADATA"), "").unwrap();
     fs::write(info.join("WHEEL"), "").unwrap();
-    assert_eq!(open(), InputKind::UnpackedWheel(EntryPath::new(b"x-1.dist-info").unwrap()));
+    assert!(matches!(open(), InputKind::UnpackedWheel(info) if info.as_bytes() == b"x-1.dist-info"));
     fs::create_dir(place.path().join("y-1.dist-info")).unwrap();
-    assert_eq!(open(), InputKind::Tree);
+    assert!(matches!(open(), InputKind::Tree));
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn members_are_listed_and_read() {
         TestMember { mode: 0o043_700, date: date(2020, 1, 1), ..made("pkg/dir/", b"") },
         TestMember { date: date(2025, 12, 31), ..made("pkg/dir/deep/né", b"1") },
     ]);
-    assert_eq!(input.kind, InputKind::Wheel(EntryPath::new(b"x-1.dist-info").unwrap()));
+    assert!(matches!(&input.kind, InputKind::Wheel(info) if info.as_bytes() == b"x-1.dist-info"));
     let paths: Vec<_> = input.entries.iter().map(|entry| entry.path.to_string()).collect();
     let expected = [
         "pkg",

@@ -125,7 +125,7 @@ pub(super) fn group(input: &Input, options: &PlanOptions) -> anyhow::Result<Stri
             let name = text.split('-').next().unwrap_or_default();
             fine(&name.to_lowercase().replace(|letter: char| !letter.is_ascii_alphanumeric(), "_"))
         }
-        (None, None) if input.kind == InputKind::Binary => {
+        (None, None) if matches!(input.kind, InputKind::Binary) => {
             input.entries.first().map(|entry| fine(&entry.path.to_string())).unwrap_or_default()
         }
         (None, None) => "rocm".to_owned(),

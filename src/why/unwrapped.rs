@@ -69,7 +69,7 @@ fn files(path: &Path, resources: &Arc<Resources>) -> (PathBuf, Vec<UnpackedFile>
     }
     // Wheels and archives are read as directories are.
     match Input::survey(path, resources) {
-        Ok((mut input, _)) if input.kind != InputKind::Binary => {
+        Ok((mut input, _)) if !matches!(input.kind, InputKind::Binary) => {
             InnerSplits::in_parts(&input).leave_out_of(&mut input);
             let files = input.files().flat_map(|(below, content)| unpacked(below, content, resources));
             (path.to_owned(), files.collect())

@@ -81,7 +81,7 @@ fn zip_files_that_are_no_wheels_are_read_as_their_trees() {
         let name = file.display();
         assert!(matches!(recognise(file), Ok(Named::Zip)), "{name}");
         let input = Input::open(file, &Resources::new(16 << 20)).unwrap();
-        assert_eq!((input.kind, input.warnings), (InputKind::Tree, vec![]), "{name}");
+        assert!(matches!(input.kind, InputKind::Tree) && input.warnings.is_empty(), "{name}: {:?}", input.warnings);
         assert_eq!(report(file), expected, "{name}");
         let of_file = split(file, &format!("of {}/", file.file_name().unwrap().display()));
         assert_eq!(of_file.keys().collect::<Vec<_>>(), of_tree.keys().collect::<Vec<_>>(), "{name}");
