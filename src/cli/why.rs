@@ -201,7 +201,7 @@ impl Why {
         let gpus = named.unwrap_or_else(|| visible.iter().map(|gpu| gpu.target.clone()).collect());
         let (binary, wrapper) = (self.binary.clone(), self.wrapper);
         threads::start_pool(None).map_err(|error| unreadable(error.into()))?;
-        let installed = InstalledFiles::default();
+        let installed = InstalledFiles::new(&resources);
         let question =
             Question { paths, packages, gpus, visible, binary, wrapper, variables, loaded, gone, resources, installed };
         let answer = question.answer();

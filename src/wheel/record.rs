@@ -166,6 +166,11 @@ impl Claims {
         self.rows.iter().map(|row| (self.path(*row), self.stated(*row)))
     }
 
+    /// Whether there is a line about a path, whatever it states.
+    pub(crate) fn names(&self, path: &EntryPath) -> bool {
+        self.position(path).is_some()
+    }
+
     /// The claim for a path of the input.
     pub fn get(&self, path: &EntryPath) -> Option<Claim> {
         let row = self.rows.get(self.position(path)?)?;

@@ -1,23 +1,12 @@
 //! Whether an archive for a GPU, and the library that it has no code for, are as packages installed them.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use super::cause::Cause;
-use super::installed::{InstalledDistribution, are_of_one, below, distributions, sha256, site_of};
+use super::installed::are_of_one;
+use super::sites::{InstalledDistribution, InstalledFiles, PackageSite};
 use crate::coverage::CauseKind;
 use crate::wheel::Claim;
-
-/// Installed files: for all libraries and GPUs, each RECORD is read once, and each file is hashed once.
-#[derive(Debug, Default)]
-pub(crate) struct InstalledFiles {
-    /// By directories of packages.
-    distributions: RefCell<BTreeMap<PathBuf, Rc<[InstalledDistribution]>>>,
-    /// By paths without symlinks; `None` of files that cannot be read.
-    digests: RefCell<BTreeMap<PathBuf, Option<[u8; 32]>>>,
-}
 
 /// What packages show of an archive without the code of a library.
 enum ArchiveOrigin {
@@ -36,7 +25,7 @@ struct ClaimedFile<'a> {
 
 impl InstalledFiles {
     /// Why an archive for the GPU has nothing under the `key` of a library. `command` installs its package again.
-    pub(super) fn cause(&self, library: &Path, archive: &Path, key: &str, command: Option<String>) -> Cause {
+    pub(super) fn lacking_key(&self, library: &Path, archive: &Path, key: &str, command: Option<String>) -> Cause {
         let (kind, why, command) = match self.origin(library, archive) {
             Some(ArchiveOrigin::Installed(package)) => {
                 let why = format!("it is as {package} installed it, so the library is not built for this GPU");
@@ -53,42 +42,35 @@ impl InstalledFiles {
 
     /// `None` if packages do not show it. Archives may be large, so sizes and IDs are compared before digests.
     fn origin(&self, library: &Path, archive: &Path) -> Option<ArchiveOrigin> {
-        let site = site_of(library)?.canonicalize().ok()?;
-        let all = self.distributions(&site);
-        let archive = ClaimedFile::of(archive, &site, &all)?;
+        let site = self.site_of(library)?;
+        let archive = ClaimedFile::of(archive, &site)?;
         let (first, _) = archive.claims.first()?;
         if archive.of_its_size().next().is_none() {
-            return Some(ArchiveOrigin::Replaced(label(first)));
+            return Some(ArchiveOrigin::Replaced(first.label()));
         }
-        let library = ClaimedFile::of(library, &site, &all)?;
+        let library = ClaimedFile::of(library, &site)?;
         let is_of = |host: &InstalledDistribution, package: &InstalledDistribution| {
-            are_of_one(host.split_id().as_deref(), package.split_id().as_deref()) == Some(true)
+            are_of_one(host.split_id(), package.split_id()) == Some(true)
         };
         if !library.of_its_size().any(|(host, _)| archive.of_its_size().any(|(package, _)| is_of(host, package))) {
             return None;
         }
-        let Some(package) = self.owner(&archive) else { return Some(ArchiveOrigin::Replaced(label(first))) };
-        is_of(self.owner(&library)?, package).then(|| ArchiveOrigin::Installed(label(package)))
-    }
-
-    fn distributions(&self, site: &Path) -> Rc<[InstalledDistribution]> {
-        let mut known = self.distributions.borrow_mut();
-        Rc::clone(known.entry(site.to_owned()).or_insert_with_key(|site| distributions(site).collect()))
+        let Some(package) = self.owner(&archive) else { return Some(ArchiveOrigin::Replaced(first.label())) };
+        is_of(self.owner(&library)?, package).then(|| ArchiveOrigin::Installed(package.label()))
     }
 
     /// The package whose RECORD has the digest of a file.
     fn owner<'a>(&self, file: &ClaimedFile<'a>) -> Option<&'a InstalledDistribution> {
-        let mut known = self.digests.borrow_mut();
-        let digest = (*known.entry(file.path.clone()).or_insert_with_key(|path| sha256(path).ok()))?;
+        let digest = self.digest(&file.path)?;
         file.of_its_size().find(|(_, claim)| claim.sha256 == digest).map(|(package, _)| *package)
     }
 }
 
 impl<'a> ClaimedFile<'a> {
-    fn of(file: &Path, site: &Path, all: &'a [InstalledDistribution]) -> Option<Self> {
+    fn of(file: &Path, site: &'a PackageSite) -> Option<Self> {
         let path = file.canonicalize().ok()?;
-        let relative = below(&path, site)?;
-        let claims = all.iter().filter_map(|it| Some((it, it.record.get(&relative)?))).collect();
+        let relative = site.below(&path)?;
+        let claims = site.distributions.iter().filter_map(|it| Some((it, it.record().get(&relative)?))).collect();
         Some(Self { size: path.metadata().ok()?.len(), path, claims })
     }
 
@@ -96,8 +78,4 @@ impl<'a> ClaimedFile<'a> {
     fn of_its_size(&self) -> impl Iterator<Item = &(&'a InstalledDistribution, Claim)> {
         self.claims.iter().filter(|(_, claim)| claim.size == self.size)
     }
-}
-
-fn label(package: &InstalledDistribution) -> String {
-    format!("{} {}", package.metadata.name, package.metadata.version)
 }

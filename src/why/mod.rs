@@ -26,6 +26,7 @@ mod origin;
 mod part;
 mod process;
 mod runtime;
+mod sites;
 mod split;
 mod unwrapped;
 mod wanted;
@@ -51,13 +52,13 @@ use lookup::Presence;
 
 pub(crate) use crate::coverage::Trail;
 pub(crate) use answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
-pub(crate) use as_installed::InstalledFiles;
 pub(crate) use error::{WhyError, is_not_understood};
 pub(crate) use gpus::{FORCED, VisibleGpu, disabled, forced, visible, warn_of_empty, warn_of_forced};
 pub(crate) use lookup::Lookup;
 pub(crate) use origin::source_tree;
 pub(crate) use process::{GoneLibrary, Process};
 pub(crate) use runtime::is_runtime;
+pub(crate) use sites::InstalledFiles;
 
 /// The question.
 #[derive(Debug)]
@@ -187,9 +188,7 @@ impl Question {
         match library {
             Library::Split(split) => {
                 split::look_up(file, split, &wrappers, &device, self, &mut lookup);
-                if let Some(cause) =
-                    runtime::judge(file, &self.variables, self.loaded.as_deref(), &self.resources, &mut lookup)
-                {
+                if let Some(cause) = runtime::judge(file, self, &mut lookup) {
                     lookup.fail(cause);
                 }
             }

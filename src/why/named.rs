@@ -8,7 +8,6 @@ use super::assembled::{self, AssembledFiles, AssemblyQuestion, GivenWheel};
 use super::cause::Cause;
 use super::error;
 use super::found::{FoundLookups, SeenFiles};
-use super::installed::MixedPackages;
 use super::libraries::{self, LibraryFile};
 use super::{Library, Question, open};
 use crate::artifact::FoundArtifacts;
@@ -148,14 +147,15 @@ impl Question {
         found.unjudged.extend(files.unsearched_sources().map(of_source));
         found.seen.add(files.seen);
         let is_wanted = |file: &&LibraryFile| file.paths().any(|path| self.is_wanted(path));
-        let (mut with_code, mut mixed) = (Vec::new(), MixedPackages::default());
+        let mut with_code = Vec::new();
         found.seen.has_wanted |= files.files.iter().any(|file| is_wanted(&file));
         for library in files.files.iter().filter(is_wanted) {
             let has_code = match open(&library.path, &self.resources) {
                 Ok(opened) => {
                     let mut lookups = opened.map(|opened| self.look_up_whole(library, &opened, gpus, found));
                     for lookup in lookups.iter_mut().flatten().filter(|it| it.is_in_archives()) {
-                        lookup.remark = lookup.target.parse().ok().and_then(|device| mixed.version(library, &device));
+                        lookup.remark =
+                            lookup.target.parse().ok().and_then(|device| self.installed.version(library, &device));
                     }
                     let databases = self.look_up_database(library, lookups.as_deref().unwrap_or_default(), gpus);
                     let has_code = lookups.is_some() || !databases.is_empty();

@@ -1,19 +1,16 @@
 //! The HIP runtime that a library would get, and whether it reads archives.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
+use super::Question;
 use super::cause::Cause;
-use super::installed;
 use super::libraries::LibraryFile;
 use super::lookup::Lookup;
 use crate::binary::Imports;
 use crate::coverage::CauseKind;
 use crate::loader::{ARCHIVE_LIBRARY, OwnRuntime, RUNTIME, RuntimeNames, SearchDirectory, is_library};
-use crate::resources::Resources;
 use crate::source::open_file;
 
 const READS_NONE: &str = "does not read .kpack archives";
@@ -23,16 +20,11 @@ pub(super) const OLD_RUNTIME: &str =
     "a HIP runtime older than ROCm 7.13 does not read .kpack archives, and would find no code";
 
 /// Records the runtime of a split library. Returns a cause if the runtime cannot read archives.
-pub(super) fn judge(
-    library: &LibraryFile,
-    variables: &BTreeMap<OsString, OsString>,
-    loaded: Option<&[PathBuf]>,
-    resources: &Arc<Resources>,
-    lookup: &mut Lookup,
-) -> Option<Cause> {
+pub(super) fn judge(library: &LibraryFile, question: &Question, lookup: &mut Lookup) -> Option<Cause> {
+    let (loaded, resources) = (question.loaded.as_deref(), &question.resources);
     let (found, is_override) = match loaded {
         Some(loaded) => (loaded.first().cloned(), false),
-        None => search(RUNTIME, &library.path, library, variables, resources),
+        None => search(RUNTIME, &library.path, library, question),
     };
     let Some(found) = found else {
         return none("where libraries are usually loaded from", lookup);
@@ -54,7 +46,7 @@ pub(super) fn judge(
     }
     if names.reads_archives() {
         if names.names_library() {
-            let (kpack, _) = search(ARCHIVE_LIBRARY, &found, library, variables, resources);
+            let (kpack, _) = search(ARCHIVE_LIBRARY, &found, library, question);
             let none = format!("it needs {ARCHIVE_LIBRARY}*, which is not where libraries are usually loaded from");
             lookup
                 .evidence
@@ -96,14 +88,8 @@ fn too_old(runtime: &Path) -> Cause {
 
 /// The library with this prefix that would be loaded, and whether only `LD_LIBRARY_PATH` leads to it. That comes before a
 /// RUNPATH, and after an RPATH (`ld.so(8)`). Directories are those of the root of `file`.
-fn search(
-    begin: &str,
-    library: &Path,
-    file: &LibraryFile,
-    variables: &BTreeMap<OsString, OsString>,
-    resources: &Arc<Resources>,
-) -> (Option<PathBuf>, bool) {
-    let content = file.found_at(library).and_then(|place| open_file(&place, resources).ok());
+fn search(begin: &str, library: &Path, file: &LibraryFile, question: &Question) -> (Option<PathBuf>, bool) {
+    let content = file.found_at(library).and_then(|place| open_file(&place, &question.resources).ok());
     let imports = content.and_then(|content| Imports::read(&content).ok()?);
     let (rpath, runpath, needed) = imports.map_or_else(Default::default, |it| match it.runpath {
         Some(runpath) => (Vec::new(), runpath, it.needed),
@@ -116,7 +102,7 @@ fn search(
     if let Some(found) = listed(&rpath) {
         return (Some(found), false);
     }
-    let value = |name: &str| variables.get(&OsString::from(name)).cloned().unwrap_or_default();
+    let value = |name: &str| question.variables.get(&OsString::from(name)).cloned().unwrap_or_default();
     let of_variable =
         std::env::split_paths(&value("LD_LIBRARY_PATH")).find_map(|directory| first_in(&directory, begin, file));
     if of_variable.is_some() {
@@ -125,8 +111,8 @@ fn search(
     if let Some(found) = listed(&runpath) {
         return (Some(found), false);
     }
-    let site = installed::site_of(library);
-    let of_site = |path: &str| site.as_ref().map(|site| site.join(path));
+    let site = question.installed.site_of(library);
+    let of_site = |path: &str| site.as_ref().map(|site| site.path.join(path));
     // Extensions of torch use the runtime that it has loaded.
     let is_of_torch = of_site("torch").is_some_and(|torch| library.starts_with(torch))
         || needed.iter().any(|name| name.starts_with(b"libtorch") || name.starts_with(b"libc10"));

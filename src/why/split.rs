@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use rocm_kpack::{Archive, ArchiveFile, Environment, Error, Marker, search, toc_key};
 
-use super::as_installed::InstalledFiles;
 use super::cause::Cause;
 use super::installed::TriedArchives;
 use super::libraries::LibraryFile;
 use super::lookup::Lookup;
 use super::nearby::{NearbyArchives, nearby_archives};
+use super::sites::InstalledFiles;
 use super::{Question, device, installed, kpack_path, part};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::coverage::{CauseKind, Problem};
@@ -106,7 +106,7 @@ impl ArchiveSearch<'_> {
             // Of most code objects only the headers are read here. `verify` reads all.
             let read = self.read(open, &key, &target, lookup.with_code == 0).map_err(|error| {
                 let tried = TriedArchives { paths: vec![path], unfit: Some(path) };
-                let of_packages = installed::cause(self.file, self.device, &tried, lookup);
+                let of_packages = self.installed.cause(self.file, self.device, &tried, &mut lookup.evidence);
                 let reason = format!("{} is damaged: {key} for {target}: {error}", path.display());
                 Cause::new(CauseKind::ArchiveDamaged, reason, of_packages.and_then(|cause| cause.command))
             })?;
@@ -291,14 +291,15 @@ impl ArchiveSearch<'_> {
             paths: candidates.iter().map(|it| &*it.path).collect(),
             unfit: broken.as_ref().map(|it| it.0.as_path()).or(unfit.map(|it| &*it.path)),
         };
-        let of_packages = installed::cause(self.file, device, &tried, lookup);
+        let of_packages = self.installed.cause(self.file, device, &tried, &mut lookup.evidence);
         let command = of_packages.as_ref().and_then(|cause| cause.command.clone());
         if let Some((_, reason)) = broken {
             return Cause::new(CauseKind::ArchiveDamaged, reason, command);
         }
         if let Some(offering) = offering {
             let known = of_packages.filter(|cause| cause.kind == CauseKind::PackageVersion);
-            return known.unwrap_or_else(|| self.installed.cause(path, &offering.path, key.unwrap_or("it"), command));
+            return known
+                .unwrap_or_else(|| self.installed.lacking_key(path, &offering.path, key.unwrap_or("it"), command));
         }
         if let Some(unfit) = unfit {
             let names = unfit.archive().map(|archive| archive.targets().join(", ")).unwrap_or_default();

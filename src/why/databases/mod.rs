@@ -11,14 +11,14 @@ use std::path::{Component, Path, PathBuf};
 
 use super::answer::DatabaseLookup;
 use super::cause::Cause;
-use super::installed::{self, TriedArchives};
+use super::installed::TriedArchives;
 use super::installer::is_read_only;
 use super::libraries::LibraryFile;
 use super::lookup::{Lookup, OfDatabase};
 use super::{Library, Question};
 use crate::coverage::{
     CauseKind, CodePlace, DatabasePlace, DatabaseSearch, DiskFiles, LoadedLibrary, LookupEvidence, Problem, Severity,
-    serves,
+    Trail, serves,
 };
 use crate::database::{DatabaseFile, DatabaseReader, Databases, Handler};
 use crate::gpu::TargetId;
@@ -130,7 +130,7 @@ impl ExaminedDatabase<'_> {
         lookup.directory = evidence.directory;
         lookup.evidence.extend(evidence.trail);
         let Some(problem) = problem else {
-            lookup.cause = installed::version(self.library, &self.device);
+            lookup.cause = self.question.installed.version(self.library, &self.device);
             lookup.found = lookup.cause.is_none();
             return Some(lookup);
         };
@@ -208,15 +208,17 @@ impl ExaminedDatabase<'_> {
 
     /// The cause if packages explain the problem.
     fn of_packages(&self, problem: &Problem, place: &DatabasePlace) -> Option<Cause> {
-        if let Some(changed) = packages::changed(&self.library.path, &place.directory, self.handler, &self.device) {
+        let installed = &self.question.installed;
+        let site = installed.site_of(&self.library.path);
+        let changed =
+            site.as_deref().and_then(|it| packages::changed(it, &place.directory, self.handler, &self.device));
+        if let Some(changed) = changed {
             let state = if changed.is_gone { "is gone" } else { "was replaced: its size is another one" };
-            let reason = format!("{}; {} of {} {state}", problem.reason, changed.path.display(), changed.package);
-            let remedy = installed::reinstall(&self.library.path, &changed.package);
-            let (advice, command) = remedy.map(|it| (it.advice, it.command)).unwrap_or_default();
-            return Some(Cause::new(problem.kind, reason + &advice, command));
+            let (package, remedy) = (changed.package.requirement(), changed.package.renew());
+            let reason = format!("{}; {} of {package} {state}", problem.reason, changed.path.display());
+            return Some(Cause::new(problem.kind, reason + &remedy.advice, remedy.command));
         }
-        let mut ignored = Lookup::default();
-        let cause = installed::cause(self.library, &self.device, &TriedArchives::default(), &mut ignored)?;
+        let cause = installed.cause(self.library, &self.device, &TriedArchives::default(), &mut Trail::default())?;
         let is_about_packages =
             matches!(cause.kind, CauseKind::PackageMissing | CauseKind::PackageVersion | CauseKind::NotInstalled);
         let reason = format!("{}: {}", problem.reason, cause.reason);
@@ -250,6 +252,12 @@ impl ExaminedDatabase<'_> {
             return named;
         }
         let prefix = || self.library.path.ancestors().nth(2).filter(|it| it.parent().is_some()).map(Path::to_owned);
-        installed::site_of(&self.library.path).or_else(prefix).into_iter().collect()
+        self.question
+            .installed
+            .site_of(&self.library.path)
+            .map(|site| site.path.clone())
+            .or_else(prefix)
+            .into_iter()
+            .collect()
     }
 }
