@@ -132,12 +132,15 @@ fn bundle(head: &[u8], range: SearchedRange<'_>) -> Option<Result<CodePiece, Dev
     let mut count = 0;
     let bundle = Bundle::read_counted(range.content, range.start, range.end, range.resources, &mut count);
     range.effort.spend(if bundle.is_ok() { count.saturating_mul(TABLE_COST) } else { count })?;
+    count = 0;
     let Ok(bundle) = bundle else {
         let is_compressed = head.starts_with(DeviceForm::CompressedBundle.magic());
         return Some(Err(if is_compressed { DeviceForm::CompressedBundle } else { DeviceForm::Bundle }));
     };
     let piece = CodePiece::of_bundle(&bundle);
-    let form = if bundle.has_bitcode_only(range.content) { DeviceForm::Bitcode } else { piece.form };
+    let is_bitcode = bundle.has_bitcode_only(range.content, range.resources, &mut count);
+    range.effort.spend(count)?;
+    let form = if is_bitcode { DeviceForm::Bitcode } else { piece.form };
     (!bundle.targets().is_empty()).then_some(Ok(CodePiece { form, ..piece }))
 }
 

@@ -12,12 +12,12 @@ use super::CodeObject;
 use super::compressed::Compressed;
 use super::entry_id::{EntryRole, EntryTargets};
 use super::error::{FatbinError, malformed};
-use super::header::{CodeDamage, is_bitcode};
+use super::header::{CodeDamage, NOT_LINKED, is_bitcode, of_target};
 use super::packing::{self, CompressedHeader};
 use crate::gpu::TargetId;
 use crate::memory::{Parser, ParserMemory, TableError, WholeFile};
 use crate::resources::Resources;
-use crate::rope::{Content, ReadError, Rope, Segment};
+use crate::rope::{Content, ReadError, Rope, Segment, to_usize};
 
 /// Magic of an uncompressed bundle.
 pub(super) const MAGIC: &[u8; 24] = b"__CLANG_OFFLOAD_BUNDLE__";
@@ -29,6 +29,9 @@ const FIRST_READ: u64 = 1024;
 /// of up to 60 bytes.
 const MAX_ENTRIES: u64 = 4096;
 const MAX_ID: u64 = 1024;
+
+/// The most bytes of a compressed bundle that are decompressed to see what its code begins with.
+const MAX_BEGINNING: u64 = 256 << 10;
 
 /// The most code objects of a bundle that are read to name what no runtime finds. Each may have to be decompressed.
 const MAX_HEADERS: usize = 5;
@@ -169,15 +172,43 @@ impl Bundle {
         objects.into_iter().flatten().filter_map(CodeObject::damage).collect()
     }
 
-    /// Whether all of its code is LLVM bitcode, which was not linked. That of compressed bundles is not read.
-    pub(crate) fn has_bitcode_only(&self, content: &Arc<dyn Content>) -> bool {
-        let begins = |offset: u64| {
-            let mut word = [0; 4];
-            content.read_at(self.offset.saturating_add(offset), &mut word).is_ok() && is_bitcode(&word)
+    /// Whether its code is LLVM bitcode, which was not linked, as far as that is seen: of a compressed bundle, only the beginning
+    /// is decompressed, and what is in a frame is zero behind its beginning. Adds the bytes that are decompressed to `count`.
+    pub(crate) fn has_bitcode_only(
+        &self,
+        content: &Arc<dyn Content>,
+        resources: &Arc<Resources>,
+        count: &mut u64,
+    ) -> bool {
+        let Some(packing) = self.compressed else {
+            let read = |place: u64, word: &mut [u8]| content.read_at(self.offset.saturating_add(place), word);
+            return self.begins_bitcode(|place| {
+                let mut word = [0; 4];
+                read(place, &mut word).is_ok().then_some(word)
+            });
         };
+        let bundle = Compressed::new(content, packing, resources);
+        bundle.beginning(count).is_ok_and(|mut read| {
+            self.begins_bitcode(|place| {
+                let end = place.checked_add(4).filter(|end| *end <= MAX_BEGINNING)?;
+                read(end).ok()?.get(to_usize(place)..)?.first_chunk().copied()
+            })
+        })
+    }
+
+    /// The same of an uncompressed bundle, whose bytes at a place in it `read` returns if they are seen.
+    fn begins_bitcode(&self, mut read: impl FnMut(u64) -> Option<[u8; 4]>) -> bool {
         let is_code = |entry: &&BundleEntry| entry.size > 0 && EntryRole::of(&entry.id) != EntryRole::Host;
-        let mut code = self.entries.iter().filter(is_code).peekable();
-        !self.is_compressed() && code.peek().is_some() && code.all(|entry| begins(entry.offset))
+        let mut places: Vec<_> = self.entries.iter().filter(is_code).map(|entry| entry.offset).collect();
+        places.sort_unstable();
+        let mut seen = places.into_iter().map_while(|place| read(place).filter(|word| *word != [0; 4]));
+        seen.next().is_some_and(|word| is_bitcode(&word)) && seen.all(|word| is_bitcode(&word))
+    }
+
+    /// That nothing loads its code, which is bitcode.
+    pub(super) fn unlinked(&self) -> CodeDamage {
+        let unlinked = |target: TargetId| (Some(target.clone()), of_target(&target, NOT_LINKED));
+        self.targets().into_iter().map(unlinked).collect()
     }
 
     /// Whether it is compressed.
@@ -255,11 +286,12 @@ pub fn bundle_size(content: &Arc<dyn Content>, offset: u64, limit: u64) -> Optio
     CompressedHeader::total_size(&head).filter(|&size| size <= available)
 }
 
-/// The targets for which an uncompressed bundle of `size` bytes has code, by its first bytes. `None` unless these hold its
-/// table.
-pub(super) fn targets_by_beginning(bytes: &[u8], size: u64) -> Option<BTreeSet<TargetId>> {
+/// The targets of an uncompressed bundle of `size` bytes, and that nothing loads its code, by its first bytes. `None` unless these hold its table.
+pub(super) fn code_by_beginning(bytes: &[u8], size: u64) -> Option<(BTreeSet<TargetId>, CodeDamage)> {
     let entries = parse_entries(bytes, 0, size).ok()??;
-    Some(Bundle { offset: 0, compressed: None, entries }.targets())
+    let bundle = Bundle { offset: 0, compressed: None, entries };
+    let is_bitcode = bundle.begins_bitcode(|place| bytes.get(to_usize(place)..)?.first_chunk().copied());
+    Some((bundle.targets(), if is_bitcode { bundle.unlinked() } else { CodeDamage::new() }))
 }
 
 /// Wraps `read` so that the bytes it returns are added to `count`.

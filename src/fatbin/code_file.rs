@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::bundle::{Bundle, is_bundle};
 use super::error::FatbinError;
-use super::first_block::targets_of_frame;
+use super::first_block::code_of_frame;
 use super::frames::from_first_frame;
 use super::header::{CODE_HEADER, CodeDamage, code_damage, code_target, is_code};
 use crate::gpu::TargetId;
@@ -21,7 +21,7 @@ pub(crate) struct CodeFile {
     pub(crate) is_bundle: bool,
     /// The targets of its code. None, if a header names no target that is known: there will be more of them.
     pub(crate) targets: BTreeSet<TargetId>,
-    /// That of code that is not compressed.
+    /// That of code that is not compressed. Bitcode is also seen in what is.
     pub(crate) damage: CodeDamage,
 }
 
@@ -50,12 +50,12 @@ impl CodeFile {
         }
         if is_bundle(head) {
             let bundle = Bundle::read(content, 0, content.size(), resources)?;
-            let damage = bundle.damage(content, resources);
+            let is_bitcode = bundle.is_compressed() && bundle.has_bitcode_only(content, resources, &mut 0);
+            let damage = if is_bitcode { bundle.unlinked() } else { bundle.damage(content, resources) };
             return Ok(Some(Self { is_bundle: true, targets: bundle.targets(), damage }));
         }
         let Some(frame) = from_first_frame(content)? else { return Ok(None) };
-        let targets = targets_of_frame(&*frame)?;
-        Ok((!targets.is_empty()).then(|| Self { is_bundle: true, targets, damage: CodeDamage::new() }))
+        Ok(code_of_frame(&*frame)?)
     }
 
     /// The same for a file that has to be code. An error says why it is none.

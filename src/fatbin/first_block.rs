@@ -3,13 +3,11 @@
 //! Only this block is decompressed, whatever window and size the frame states: it cannot refer to anything before it, so
 //! it is also the only block of a frame with the smallest window that holds it.
 
-use std::collections::BTreeSet;
-
-use super::bundle::targets_by_beginning;
+use super::bundle::code_by_beginning;
+use super::code_file::CodeFile;
 use super::frames::{BLOCK_HEADER, MAX_FRAME_HEADER, in_frames};
-use super::header::{code_target, is_code};
+use super::header::{CodeDamage, code_target, is_code};
 use super::packing::{content_size, frame_header_size};
-use crate::gpu::TargetId;
 use crate::memory::{Parser, WholeFile};
 use crate::rope::{Content, ReadError, to_usize};
 
@@ -22,16 +20,21 @@ const SMALL_FRAME: [u8; 6] = [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x38];
 /// The most blocks whose headers are read: those of 8 GiB.
 const MAX_BLOCKS: usize = 1 << 16;
 
-/// The targets of the device code in a zstd file: an uncompressed offload bundle, or a code object. Empty if its first
-/// block shows neither.
-pub(crate) fn targets_of_frame(content: &dyn Content) -> Result<BTreeSet<TargetId>, ReadError> {
+/// The device code in a zstd file: an uncompressed offload bundle, or a code object. `None` if its first block shows neither.
+pub(crate) fn code_of_frame(content: &dyn Content) -> Result<Option<CodeFile>, ReadError> {
     let beginning = beginning(content, MAX_FRAME_HEADER)?;
-    let Some(block) = first_block(content, &beginning)? else { return Ok(BTreeSet::new()) };
-    let of_code = || code_target(&block).filter(|_| is_code(&block)).into_iter().collect();
+    let Some(block) = first_block(content, &beginning)? else { return Ok(None) };
+    let of_object = || {
+        let targets = code_target(&block).filter(|_| is_code(&block)).into_iter().collect();
+        CodeFile { is_bundle: true, targets, damage: CodeDamage::new() }
+    };
     let mut blocks = 0..MAX_BLOCKS;
-    let of_bundle = |size| targets_by_beginning(&block, size);
-    let targets = in_frames(content, content_size(&beginning), || blocks.next().map(drop), of_bundle);
-    Ok(targets.unwrap_or_else(of_code))
+    let of_bundle = |size| {
+        let (targets, damage) = code_by_beginning(&block, size)?;
+        Some(CodeFile { is_bundle: true, targets, damage })
+    };
+    let code = in_frames(content, content_size(&beginning), || blocks.next().map(drop), of_bundle);
+    Ok(Some(code.unwrap_or_else(of_object)).filter(|code| !code.targets.is_empty()))
 }
 
 /// The first block of the frame that a content begins with, decompressed. `None` if there is none, or it is damaged, or needs
@@ -66,7 +69,7 @@ fn beginning(content: &dyn Content, length: u64) -> Result<Vec<u8>, ReadError> {
 
 #[cfg(test)]
 mod tests {
-    use super::targets_of_frame;
+    use super::code_of_frame;
     use crate::rope::{Rope, Segment};
 
     /// A bundle with a table of two entries, as clang-offload-bundler writes it, and zeros for code.
@@ -86,7 +89,8 @@ mod tests {
 
     fn targets(bytes: Vec<u8>) -> Vec<String> {
         let content = Rope::new([Segment::literal(bytes)]).unwrap();
-        targets_of_frame(&content).unwrap().iter().map(ToString::to_string).collect()
+        let code = code_of_frame(&content).unwrap();
+        code.iter().flat_map(|code| &code.targets).map(ToString::to_string).collect()
     }
 
     #[test]

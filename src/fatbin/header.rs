@@ -14,6 +14,9 @@ use crate::rope::Content;
 /// First word of a SPIR-V module.
 const SPIRV_MAGIC: u32 = 0x0723_0203;
 
+/// The problem with LLVM bitcode as a code object.
+pub(super) const NOT_LINKED: &str = "it is LLVM bitcode, which was not linked";
+
 /// First words of LLVM bitcode, and of bitcode in a wrapper ("LLVM Bitcode File Format").
 const BITCODE_MAGICS: [u32; 2] = [0xDEC0_4342, 0x0B17_C0DE];
 
@@ -35,6 +38,11 @@ pub(crate) const CODE_BEGINNING: usize = 1024;
 /// The targets whose code nothing can load, as far as they are known, and why.
 pub(crate) type CodeDamage = BTreeMap<Option<TargetId>, String>;
 
+/// The problem of a bundle whose code for a target has this problem.
+pub(super) fn of_target(target: &TargetId, problem: &str) -> String {
+    format!("the code object for {target}: {problem}")
+}
+
 /// The problem with `code` as a code object for `target`. `code` is its first [`CODE_HEADER`] bytes, or all of it if it
 /// is shorter.
 pub fn code_problem(code: &[u8], target: &TargetId) -> Option<String> {
@@ -53,7 +61,7 @@ fn code_of_other(code: &[u8], target: &TargetId) -> Option<String> {
         return (!target.is_spirv()).then(|| "it is SPIR-V".to_owned());
     }
     if is_bitcode(code) {
-        return Some("it is LLVM bitcode, which was not linked".to_owned());
+        return Some(NOT_LINKED.to_owned());
     }
     if header(code).is_none() {
         return Some("it is neither an AMDGPU ELF file nor SPIR-V".to_owned());

@@ -58,6 +58,7 @@ pub use error::FatbinError;
 pub(crate) use frames::{
     ANY_SIZE, MAX_FRAME_HEADER, frame_length, from_first_frame, header_at, in_frames, is_skipped_frame,
 };
+use header::of_target;
 pub(crate) use header::{
     CODE_BEGINNING, CodeDamage, code_damage, damage_by_beginning, end_by_beginning, end_of_cubin, is_bitcode, is_code,
     tells_features,
@@ -107,7 +108,7 @@ impl CodeObject {
     /// Its target and why nothing can load it, if it is damaged.
     fn damage(self) -> Option<(Option<TargetId>, String)> {
         let damage = code_damage(&*self.content, Some(&self.target))?;
-        let reason = format!("the code object for {}: {damage}", self.target);
+        let reason = of_target(&self.target, &damage);
         Some((Some(self.target), reason))
     }
 

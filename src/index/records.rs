@@ -14,7 +14,7 @@ use crate::rope::Identity;
 
 /// Incremented whenever the format, the meaning of records or the results of planning change. Releases that change
 /// none of these share indexes.
-const FORMAT: u32 = 20;
+const FORMAT: u32 = 21;
 
 /// Records that were not used for this many days are dropped.
 pub(super) const DAYS: u32 = 60;

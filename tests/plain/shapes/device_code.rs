@@ -12,7 +12,7 @@ use kpackfs::source::Input;
 use kpackfs::split::{CodeOfFile, Fate, device_code};
 use strum::VariantArray;
 
-use crate::common::{fixture, gzip};
+use crate::common::{fixture, gzip, program};
 use crate::shapes::bundle_files::{bundle, code, compressed, three};
 use crate::shapes::made_code::{
     GFX90A, GFX942, GFX1100, OFFLOADING, PROGBITS, code_object, offload_binary, static_library, with_data,
@@ -106,18 +106,42 @@ fn bitcode_is_for_a_linker() {
     let offload = offload_binary(2, &[image("gfx90a"), image("gfx1100")], None);
     let ids = ["hip-amdgcn-amd-amdhsa--gfx90a", "hip-amdgcn-amd-amdhsa--gfx1100"];
     let bundle = bundle(&ids.map(|id| (id, bitcode.clone())), 4096);
+    // The second module is not seen.
+    let long = self::bundle(&ids.map(|id| (id, [&bitcode[..], &code(6, 300 << 10)].concat())), 4096);
     let [one, other] = ids.map(|id| {
         let name = format!("__CLANG_OFFLOAD_BUNDLE__{id}");
         with_section(1, &name, (PROGBITS, 0), &bitcode)
     });
     for (name, bytes, pieces) in [
         ("new.o", with_section(1, ".llvm.offloading", (OFFLOADING, 0), &offload), 1),
-        ("emitted.bc", bundle, 1),
+        ("emitted.bc", bundle.clone(), 1),
+        ("emitted.bc.zst", zstd(&bundle, true), 1),
+        ("emitted.bc.gz", gzip(&bundle), 1),
+        ("compressed.bc", compressed(&bundle), 1),
+        ("compressed.bc.zst", zstd(&compressed(&bundle), false), 1),
+        ("long.bc.zst", zstd(&long, true), 1),
+        ("long.bc", compressed(&long), 1),
         ("old.a", static_library(&[&one, &other]), 2),
     ] {
         let (fate, found) = only(name, bytes);
         assert_eq!((fate, found.form, found.pieces), (Fate::Stays, DeviceForm::Bitcode, pieces), "{name}");
         assert_eq!(targets(&found), ["gfx1100", "gfx90a"], "{name}");
+    }
+}
+
+/// Of a compressed bundle, only the beginning is looked at.
+#[test]
+fn bitcode_serves_no_gpu_whatever_is_around_it() {
+    let place = tempfile::tempdir().unwrap();
+    let bitcode = [&b"BC\xc0\xde"[..], &code(5, 3000)].concat();
+    let ids = ["hip-amdgcn-amd-amdhsa--gfx90a", "hip-amdgcn-amd-amdhsa--gfx1100"];
+    let raw = bundle(&ids.map(|id| (id, bitcode.clone())), 4096);
+    for (name, bytes) in [("raw.bc", raw.clone()), ("compressed.bc", compressed(&raw))] {
+        fs::write(place.path().join(name), bytes).unwrap();
+        let why = program().args(["why", name, "--target", "gfx90a"]).current_dir(place.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&why.stderr).into_owned();
+        assert!(said.contains("it is LLVM bitcode, which was not linked"), "{name}: {said}");
+        assert_eq!(why.status.code(), Some(3), "{name}");
     }
 }
 
