@@ -10,11 +10,11 @@ use super::form::{CodeFrame, DeviceForm};
 use super::found::CodePiece;
 use super::frame::{self, Beginning};
 use super::offload_binary;
+use super::section::code_of_section;
 use crate::fatbin::{
     ANY_SIZE, Bundle, CODE_HEADER, code_target, end_by_beginning, end_of_cubin, from_first_frame, in_frames, is_bundle,
-    is_code, is_skipped_frame, target_of_section,
+    is_code, is_skipped_frame,
 };
-use crate::gpu::TargetId;
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 use crate::source::STATIC_LIBRARY;
@@ -82,8 +82,8 @@ pub(super) fn read(range: SearchedRange<'_>, frames: usize) -> Option<Result<Cod
     let mut head = vec![0; to_usize(FIRST.min(end.checked_sub(start)?))];
     content.read_at(start, &mut head).ok()?;
     effort.spend(head.len() as u64)?;
-    if let Some(target) = target_of_section(&head) {
-        return Some(Ok(CodePiece::bitcode_of_section(target)));
+    if let Some(code) = code_of_section(&head) {
+        return Some(Ok(code));
     }
     if is_bundle(&head) {
         return bundle(&head, range);
@@ -145,11 +145,6 @@ fn bundle(head: &[u8], range: SearchedRange<'_>) -> Option<Result<CodePiece, Dev
 }
 
 impl CodePiece {
-    /// The bitcode of a section of an object file, whose name was found: how long it is, the name does not say.
-    fn bitcode_of_section(target: TargetId) -> Self {
-        Self { code: vec![(Some(target), 0)], ..Self::opaque(DeviceForm::Bitcode, 0) }
-    }
-
     /// The code of a bundle.
     pub fn of_bundle(bundle: &Bundle) -> Self {
         let form = if bundle.is_compressed() { DeviceForm::CompressedBundle } else { DeviceForm::Bundle };

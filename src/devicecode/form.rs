@@ -111,7 +111,7 @@ impl DeviceForm {
             Self::Upx => b"UPX!",
             // Wrappers with the magic HIPK; an ELF file whose e_machine is 190 (EM_CUDA); the sections
             // __CLANG_OFFLOAD_BUNDLE__*-spir* (DPC++'s clang-offload-wrapper); bundles and offload binaries with nothing else, and
-            // sections __CLANG_OFFLOAD_BUNDLE__hip* of objects.
+            // sections __CLANG_OFFLOAD_BUNDLE__*-amdgcn-* of objects.
             Self::SplitMarker | Self::NvidiaCubin | Self::Sycl | Self::Bitcode => b"",
         }
     }

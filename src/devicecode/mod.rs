@@ -11,6 +11,7 @@ mod frame;
 mod named;
 mod offload_binary;
 mod search;
+mod section;
 
 pub(crate) use beginning::{beginnings, code_after_head};
 pub use beginning::{begins_static_library, code_of_file, is_for_linker};

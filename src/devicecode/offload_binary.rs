@@ -39,6 +39,11 @@ const TRIPLES: [(&[u8], DeviceForm); 5] = [
     (b"spir", DeviceForm::Sycl),
 ];
 
+/// The form of an offload binary with code for a triple; `None` if that is no GPU's.
+pub(super) fn form_for(triple: &[u8]) -> Option<DeviceForm> {
+    TRIPLES.iter().find(|(known, _)| triple.starts_with(known)).map(|(_, form)| *form)
+}
+
 /// The offload binary that a range begins with, if it has code for GPUs, or may have. Its form is that of the code
 /// if none of it is for AMD's. An error if it is damaged or of a later version.
 pub(super) fn read(range: SearchedRange<'_>) -> Option<Result<CodePiece, DeviceForm>> {
@@ -115,7 +120,7 @@ impl SearchedRange<'_> {
         for entry in table.chunks_exact(usize::try_from(ENTRY).ok()?) {
             let [strings, number, image, size] = numbers(entry.get(8..)?)?;
             let (triple, arch) = self.names(version, strings, number)?;
-            match TRIPLES.iter().find(|(known, _)| triple.starts_with(known)).map(|(_, form)| *form) {
+            match form_for(&triple) {
                 Some(form) if form.is_amd() => {
                     let target = std::str::from_utf8(&arch).ok().and_then(|arch| arch.parse().ok());
                     let begins = || self.bytes(image, 4).is_some_and(|word| is_bitcode(&word));

@@ -258,16 +258,6 @@ pub fn is_bundle(beginning: &[u8]) -> bool {
     beginning.starts_with(MAGIC) || beginning.starts_with(packing::MAGIC)
 }
 
-/// The target of code in a section of an object file, by the section's name, with which these bytes begin: clang-offload-bundler
-/// writes a section for each entry (`-type=o`), which is called as the magic and the entry ID.
-pub(crate) fn target_of_section(name: &[u8]) -> Option<TargetId> {
-    let id = name.strip_prefix(MAGIC)?;
-    match EntryRole::of(id.get(..memchr::memchr(0, id)?)?) {
-        EntryRole::Found(target) => Some(target),
-        EntryRole::Host | EntryRole::NotFound(_) => None,
-    }
-}
-
 /// Whether an uncompressed bundle begins with these bytes.
 pub(crate) fn is_plain_bundle(beginning: &[u8]) -> bool {
     beginning.starts_with(MAGIC)

@@ -48,8 +48,8 @@ use std::sync::Arc;
 use crate::gpu::TargetId;
 use crate::rope::{Content, ExtentSource};
 
+pub(crate) use bundle::is_plain_bundle;
 pub use bundle::{Bundle, MAGIC_SIZE, bundle_size, is_bundle, read_bundle};
-pub(crate) use bundle::{is_plain_bundle, target_of_section};
 pub(crate) use code_file::{CodeFile, begins_code, damage_after_head, damage_for, damage_of_file};
 pub(crate) use compressed::{Compressed, DECODER};
 pub(crate) use entry_id::EntryTargets;

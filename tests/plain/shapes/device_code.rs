@@ -145,6 +145,22 @@ fn bitcode_serves_no_gpu_whatever_is_around_it() {
     }
 }
 
+/// clang-offload-bundler calls a section of an object file after each entry.
+#[test]
+fn sections_of_objects_are_of_each_kind_of_offloading() {
+    for (id, form, gpus) in [
+        ("openmp-amdgcn-amd-amdhsa--gfx90a", DeviceForm::Bitcode, &["gfx90a"][..]),
+        ("sycl-amdgcn-amd-amdhsa--gfx1100", DeviceForm::Bitcode, &["gfx1100"]),
+        ("sycl-spir64-unknown-unknown", DeviceForm::Sycl, &[]),
+        ("openmp-nvptx64-nvidia-cuda--sm_80", DeviceForm::NvidiaFatbin, &[]),
+    ] {
+        let name = format!("__CLANG_OFFLOAD_BUNDLE__{id}");
+        let (fate, found) = only("old.o", with_section(1, &name, (PROGBITS, 0), b"BC\xc0\xde"));
+        assert_eq!((fate, found.form, found.pieces), (Fate::Stays, form, 1), "{id}");
+        assert_eq!(targets(&found), gpus, "{id}");
+    }
+}
+
 /// Bytes that only look like code are none, and neither are pieces of code inside of other code.
 #[test]
 fn what_only_looks_like_code_is_none() {
