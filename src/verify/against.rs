@@ -13,11 +13,9 @@ use super::parts::{Part, PartsKind};
 use super::rules::Rule;
 use crate::database::{Arch, Databases};
 use crate::gpu::{BundleKey, TargetId};
-use crate::loader::resolve;
 use crate::memory::{Parser, WholeFile};
-use crate::metrics::Progress;
 use crate::rope::{Content, Sha256, equal};
-use crate::source::{Entry, EntryKind, EntryPath, Input};
+use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, resolve_links};
 use crate::wheel::{Claims, Stated, is_elsewhere};
 
 /// A fat input, or several builds of it, and their split.
@@ -27,27 +25,21 @@ pub(super) struct Comparison<'a> {
     /// The databases, including those of the fat input, which may be in no part.
     databases: Databases,
     own: OwnFiles,
-    pub(super) progress: &'a Progress,
     /// Code objects in archives, by archive, name and target, that belong to a wrapper of the fat input.
     pub(super) accounted: Mutex<HashSet<(usize, String, String)>>,
 }
 
 impl<'a> Comparison<'a> {
-    pub(super) fn new(
-        fats: &'a [Input],
-        fat_name: Option<&'a str>,
-        context: &'a Context<'a>,
-        progress: &'a Progress,
-    ) -> Self {
+    pub(super) fn new(fats: &'a [Input], fat_name: Option<&'a str>, context: &'a Context<'a>) -> Self {
         let Context { parts, choices, resources, .. } = *context;
         let of_parts = parts.files().map(|file| (file.path, file.content));
         let databases = choices.databases.of(fats.iter().flat_map(Input::files).chain(of_parts), resources);
         let own = OwnFiles::of(context, fats, fat_name, &databases);
-        Self { fats, context, databases, own, progress, accounted: Mutex::default() }
+        Self { fats, context, databases, own, accounted: Mutex::default() }
     }
 
     pub(super) fn run(&self) {
-        let progress = self.progress;
+        let progress = self.context.progress;
         let mut entries = BTreeMap::<&EntryPath, Vec<&Entry>>::new();
         let is_in_parts = |path: &EntryPath| self.context.parts.all.iter().any(|part| part.input.entry(path).is_some());
         let is_left = |entry: &Entry| is_lock(entry) && !is_in_parts(&entry.path);
@@ -119,14 +111,11 @@ impl<'a> Comparison<'a> {
 
     /// The file to which a symlink of a fat input leads, at the path of the symlink.
     fn followed(&self, entry: &Entry) -> Option<Entry> {
-        let mut target = entry;
-        // The same limit as in Linux.
-        for _ in 0..40 {
-            let EntryKind::Symlink(text) = &target.kind else { break };
-            let directory = target.path.parent().unwrap_or_else(EntryPath::root);
-            let path = resolve(&directory, std::str::from_utf8(text).ok()?)?;
-            target = self.fats.iter().find_map(|fat| fat.entry(&path))?;
-        }
+        let find = |path: &EntryPath| self.fats.iter().find_map(|fat| fat.entry(path));
+        let Resolved::Entry(path) = resolve_links(&entry.path, None, |path| Some(&find(path)?.kind)) else {
+            return None;
+        };
+        let target = find(&path)?;
         target.content().is_some().then(|| Entry { path: entry.path.clone(), ..target.clone() })
     }
 

@@ -11,7 +11,7 @@ use super::lookup::{LookupStep, WrapperRequest};
 use super::rules::Rule;
 use super::thin::by_target;
 use crate::binary::FatBinary;
-use crate::fatbin::{CodeObject, Compressed, FatbinError, read_bundle};
+use crate::fatbin::{CodeObject, Compressed, read_bundle};
 use crate::gpu::{GpuSet, TargetId};
 use crate::kpack::{TocEntry, toc_key};
 use crate::report::table::counted;
@@ -86,12 +86,12 @@ impl Comparison<'_> {
         let bundles: Vec<_> =
             fat.bundles.iter().flatten().filter_map(|code| code.iter().find_map(|it| it.bundle.as_ref())).collect();
         let size = |bundle: &&Arc<Compressed>| bundle.whole().size();
-        self.progress.expect(bundles.iter().map(size).sum());
+        self.context.progress.expect(bundles.iter().map(size).sum());
         let is_wrong = |bundle: &&&Arc<Compressed>| {
             // Held so that it is decompressed once.
             let _held = bundle.is_decompressed_in_memory().then(|| bundle.pin_whole());
             let is_wrong = has_own_hash(content, bundle).is_ok_and(|is_own| !is_own);
-            self.progress.advance(size(bundle));
+            self.context.progress.advance(size(bundle));
             is_wrong
         };
         let wrong = bundles.par_iter().with_max_len(1).filter(is_wrong).count();
@@ -108,7 +108,8 @@ impl Comparison<'_> {
     fn build(&self, content: &Arc<dyn Content>) -> Option<FatBuild> {
         let binary = FatBinary::scan(content).ok()??;
         let (places, wrappers) = binary.bundles();
-        let bundles = places.iter().map(|it| self.objects(content, it.bundle, it.limit).ok()).collect();
+        let bundles =
+            places.iter().map(|it| read_bundle(content, it.bundle, it.limit, self.context.resources).ok()).collect();
         Some(FatBuild { binary, bundles, wrappers })
     }
 
@@ -134,11 +135,6 @@ impl Comparison<'_> {
         other.is_none()
     }
 
-    /// The code objects of a bundle.
-    fn objects(&self, content: &Arc<dyn Content>, start: u64, limit: u64) -> Result<Vec<CodeObject>, FatbinError> {
-        read_bundle(content, start, limit, self.context.resources)
-    }
-
     /// Compares a bundle file with code for several targets with its thin form. `false` if it is not such a file, or
     /// must be unchanged.
     pub(super) fn compare_bundle_file(
@@ -152,7 +148,7 @@ impl Comparison<'_> {
         {
             return false;
         }
-        let objects = |content: &Arc<dyn Content>| self.objects(content, 0, content.size());
+        let objects = |content: &Arc<dyn Content>| read_bundle(content, 0, content.size(), self.context.resources);
         let compared = objects(content).and_then(|fat| Ok((fat, objects(thin)?))).map_err(CodeError::from);
         if let Err(error) = compared.and_then(|(fat, thin)| self.compare_thin_bundle(path, "it", &fat, &thin, gpus)) {
             self.say(Rule::AgainstUnreadable, path, error);

@@ -8,31 +8,29 @@ use rayon::prelude::*;
 use super::context::Context;
 use super::input::SingleFile;
 use super::manifest_files::ProvenFiles;
-use super::parts::PartsKind;
-use super::report::{Findings, enumerate};
+use super::report::{Findings, Tools};
 use super::rules::Rule;
 use crate::fatbin::{CODE_HEADER, damage_by_beginning, loaded_code_problem};
 use crate::gpu::TargetId;
 use crate::kpack::ArchiveReader;
 use crate::loader::named_target;
-use crate::memory::Budget;
-use crate::metrics::Progress;
 use crate::rope::head;
 
 /// Bytes of a code object that have its ELF header and its program headers: compilers write these one after another.
 const BEGINNING: usize = 4096;
 
 /// Checks an archive that was named by the user.
-pub(super) fn check_file(file: &SingleFile, budget: &Arc<Budget>, findings: &Findings, progress: &Progress) {
+pub(super) fn check_file(file: &SingleFile, tools: Tools<'_>) {
+    let findings = tools.findings;
     let label = file.path.display().to_string();
     findings.counts.archives.add(1);
     match ArchiveReader::open(Arc::clone(&file.content)) {
         Ok(reader) => {
             let name = file.path.file_name().map(|name| name.to_string_lossy().into_owned());
-            check_names(&reader, &name.unwrap_or_default(), &label, findings);
-            check_form(&reader, file.content.size(), &label, findings);
             let checked = CheckedArchive { reader: &reader, label: &label, is_ours: true, is_listed: false };
-            checked.check_entries(budget, findings, progress);
+            checked.check_names(&name.unwrap_or_default(), findings);
+            checked.check_form(file.content.size(), findings);
+            checked.check_entries(tools);
         }
         Err(error) => findings.add(Rule::ArchiveUnreadable, label, error),
     }
@@ -50,76 +48,23 @@ struct CheckedArchive<'a> {
 
 /// Checks all archives. Those of other tools must be readable, but may use any names. If `listed` files are `proven`, nothing is
 /// decompressed in an archive that is as its split wrote it.
-pub(super) fn check_all(context: &Context<'_>, listed: &ProvenFiles, are_proven: bool, progress: &Progress) {
-    let Context { archives, choices, findings, .. } = *context;
-    let kind = context.parts.kind;
+pub(super) fn check_all(context: &Context<'_>, listed: &ProvenFiles, are_proven: bool) {
+    let Context { archives, findings, .. } = *context;
     archives.list.par_iter().with_max_len(1).for_each(|archive| {
         let is_ours = archive.is_reached() || archive.part > 0;
-        if is_ours {
-            check_names(&archive.reader, &String::from_utf8_lossy(archive.path.name()), &archive.label, findings);
-            check_form(&archive.reader, archive.content.size(), &archive.label, findings);
-        }
         let is_listed = context.is_as_listed(listed, archive.part, &archive.path);
+        let checked = CheckedArchive { reader: &archive.reader, label: &archive.label, is_ours, is_listed };
+        if is_ours {
+            checked.check_names(&String::from_utf8_lossy(archive.path.name()), findings);
+            checked.check_form(archive.content.size(), findings);
+        }
         if is_listed && are_proven {
             let entries = archive.reader.entries().map(|(.., entry)| entry.original_size);
             entries.for_each(|size| count_code(size, findings));
         } else {
-            let budget = &context.resources.budget;
-            let checked = CheckedArchive { reader: &archive.reader, label: &archive.label, is_ours, is_listed };
-            checked.check_entries(budget, findings, progress);
-        }
-        // An installation may contain only some of the binaries.
-        let mut orphans = if archive.is_reached() && kind.is_separate() { archive.orphans() } else { Vec::new() };
-        orphans.retain(|entry| !archive.is_left_out(entry, context.parts));
-        if !orphans.is_empty() {
-            let reason = format!("no wrapper asks for {}", enumerate(&orphans));
-            findings.add(Rule::OrphanEntry, archive.label.as_str(), reason);
-        }
-        // A database may have its code in archives, which its library opens by itself.
-        let is_database = || choices.databases.classify(&archive.path).is_some();
-        if kind != PartsKind::Fragment && archive.part > 0 && !archive.is_reached() && !is_database() {
-            findings.add(Rule::OrphanArchive, archive.label.as_str(), "no marker leads to it");
+            checked.check_entries(context.tools());
         }
     });
-}
-
-/// Checks that file name, list of targets and table of contents agree.
-fn check_names(reader: &ArchiveReader, name: &str, label: &str, findings: &Findings) {
-    let say = |reason: String| findings.add(Rule::ArchiveTargets, label, reason);
-    let offered = &reader.toc().gfx_arches;
-    let named = named_target(name);
-    if let Some(target) = named.filter(|target| !offered.iter().any(|of| of == target)) {
-        say(format!("its name says {target}, but it offers {}", offered.join(", ")));
-    }
-    if offered.is_empty() {
-        say("it offers no target".to_owned());
-    }
-    for target in offered.iter().filter(|target| target.parse::<TargetId>().is_err()) {
-        say(format!("it offers {target:?}, which is no target"));
-    }
-    let stored: HashSet<_> = reader.entries().map(|(_, target, _)| target).collect();
-    if stored.is_empty() {
-        return say("it is empty".to_owned());
-    }
-    // An archive of a family may offer all targets of the family, whatever its binaries have code for.
-    let lacking = offered.iter().filter(|target| named.is_some() && !stored.contains(target.as_str()));
-    for target in lacking {
-        say(format!("it offers {target}, but has no code for it"));
-    }
-}
-
-/// Checks that the table of contents accounts for everything in an archive.
-fn check_form(reader: &ArchiveReader, size: u64, label: &str, findings: &Findings) {
-    let say = |reason: String| findings.add(Rule::ArchiveForm, label, reason);
-    let named: HashSet<_> = reader.entries().map(|(.., entry)| entry.ordinal).collect();
-    let (stored, named) = (reader.stored_count(), named.len());
-    if stored > named {
-        say(format!("it has {stored} code objects, and entries for {named} of them"));
-    }
-    let behind = reader.end().map_or(0, |end| size.saturating_sub(end));
-    if behind > 0 {
-        say(format!("{behind} bytes follow its end"));
-    }
 }
 
 fn count_code(size: u64, findings: &Findings) {
@@ -128,7 +73,48 @@ fn count_code(size: u64, findings: &Findings) {
 }
 
 impl CheckedArchive<'_> {
-    fn check_entries(&self, budget: &Arc<Budget>, findings: &Findings, progress: &Progress) {
+    /// Checks that file name, list of targets and table of contents agree.
+    fn check_names(&self, name: &str, findings: &Findings) {
+        let Self { reader, label, .. } = *self;
+        let say = |reason: String| findings.add(Rule::ArchiveTargets, label, reason);
+        let offered = &reader.toc().gfx_arches;
+        let named = named_target(name);
+        if let Some(target) = named.filter(|target| !offered.iter().any(|of| of == target)) {
+            say(format!("its name says {target}, but it offers {}", offered.join(", ")));
+        }
+        if offered.is_empty() {
+            say("it offers no target".to_owned());
+        }
+        for target in offered.iter().filter(|target| target.parse::<TargetId>().is_err()) {
+            say(format!("it offers {target:?}, which is no target"));
+        }
+        let stored: HashSet<_> = reader.entries().map(|(_, target, _)| target).collect();
+        if stored.is_empty() {
+            return say("it is empty".to_owned());
+        }
+        // An archive of a family may offer all targets of the family, whatever its binaries have code for.
+        let lacking = offered.iter().filter(|target| named.is_some() && !stored.contains(target.as_str()));
+        for target in lacking {
+            say(format!("it offers {target}, but has no code for it"));
+        }
+    }
+
+    /// Checks that the table of contents accounts for everything in an archive.
+    fn check_form(&self, size: u64, findings: &Findings) {
+        let Self { reader, label, .. } = *self;
+        let say = |reason: String| findings.add(Rule::ArchiveForm, label, reason);
+        let named: HashSet<_> = reader.entries().map(|(.., entry)| entry.ordinal).collect();
+        let (stored, named) = (reader.stored_count(), named.len());
+        if stored > named {
+            say(format!("it has {stored} code objects, and entries for {named} of them"));
+        }
+        let behind = reader.end().map_or(0, |end| size.saturating_sub(end));
+        if behind > 0 {
+            say(format!("{behind} bytes follow its end"));
+        }
+    }
+
+    fn check_entries(&self, Tools { resources, findings, progress }: Tools<'_>) {
         let Self { reader, label, is_ours, .. } = *self;
         let offered = &reader.toc().gfx_arches;
         let entries: Vec<_> = reader.entries().collect();
@@ -138,7 +124,7 @@ impl CheckedArchive<'_> {
             let _named = progress.at(|| label.to_owned());
             // Only the headers are inspected. The rest is read to check that it is readable.
             let mut beginning = Vec::new();
-            let read = reader.read(entry, budget, |piece| {
+            let read = reader.read(entry, &resources.budget, |piece| {
                 beginning.extend(piece.iter().take(BEGINNING - beginning.len()));
                 Ok(())
             });

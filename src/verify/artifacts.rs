@@ -86,7 +86,7 @@ fn open_component(
     component: String,
     mut families: Vec<(String, PathBuf)>,
     named: &[NamedPath],
-    Tools { resources, findings }: Tools<'_>,
+    Tools { resources, findings, .. }: Tools<'_>,
 ) -> anyhow::Result<Parts> {
     // The host part comes first.
     families.sort_by_key(|(family, _)| family != GENERIC);

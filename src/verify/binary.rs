@@ -20,7 +20,6 @@ use crate::binary::{BinaryError, FatBinary, SplitBinary};
 use crate::database::Handler;
 use crate::fatbin::{CodeDamage, begins_code, damage_of_file};
 use crate::gpu::GpuSet;
-use crate::metrics::Progress;
 use crate::report::table::counted;
 use crate::rope::Content;
 use crate::source::{EntryPath, MIN_BINARY};
@@ -38,13 +37,6 @@ enum CheckedForm {
     StillFat(String),
     /// It has no device code, or must not have any.
     Other,
-}
-
-/// The forms that the files of an input are to have.
-pub(super) struct ExpectedForms<'a> {
-    pub(super) thin: &'a ThinFiles,
-    /// Those that may have no device code, unless they are thin.
-    pub(super) owned: &'a SplitFiles,
 }
 
 /// The form that a file is to have.
@@ -116,21 +108,28 @@ impl CheckedBinaries {
 /// Bytes of a file that count as progress. Longer files are no binaries, so little of them is read.
 const MAX_COUNTED: u64 = 16 << 30;
 
-/// Checks all binaries. Databases contain code of their own, and are not examined.
+/// Checks all binaries. Databases contain code of their own, and are not examined. Those that are `owned` may have no device
+/// code, unless they are thin.
 pub(super) fn check_all(
     parts: &Parts,
-    expected: &ExpectedForms<'_>,
+    thin: &ThinFiles,
+    owned: &SplitFiles,
     choices: &Choices,
     tools: Tools<'_>,
-    progress: &Progress,
 ) -> CheckedBinaries {
+    let progress = tools.progress;
     let is_wanted = |file: &PartFile<'_>| {
         parts.is_checked(file.part)
             && file.content.size() >= MIN_BINARY
             && choices.databases.classify(file.path).is_none_or(|found| {
                 // Loose code objects for several targets are reduced.
-                found.handler == Handler::Codeobject && expected.thin.gpus(file.path).is_some()
+                found.handler == Handler::Codeobject && thin.gpus(file.path).is_some()
             })
+    };
+    let expected = |file: &PartFile<'_>| match thin.gpus(file.path) {
+        Some(gpus) => Expected::Thin(gpus),
+        None if owned.contains(file.part, file.path) => Expected::Split,
+        None => Expected::Any,
     };
     let mut files: Vec<_> = parts.files().filter(is_wanted).collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.content.size()));
@@ -143,7 +142,7 @@ pub(super) fn check_all(
         .map(|file| {
             let label = parts.label(file.part, file.path);
             let _named = progress.at(|| label.clone());
-            let form = check(file.content, &label, expected.of(file), tools);
+            let form = check(file.content, &label, expected(file), tools);
             progress.advance(counted(file));
             (file.path.clone(), label, form)
         })
@@ -155,19 +154,9 @@ pub(super) fn check_all(
     binaries
 }
 
-impl ExpectedForms<'_> {
-    fn of(&self, file: &PartFile<'_>) -> Expected<'_> {
-        match self.thin.gpus(file.path) {
-            Some(gpus) => Expected::Thin(gpus),
-            None if self.owned.contains(file.part, file.path) => Expected::Split,
-            None => Expected::Any,
-        }
-    }
-}
-
 /// Checks one binary.
 fn check(content: &Arc<dyn Content>, label: &str, expected: Expected<'_>, tools: Tools<'_>) -> CheckedForm {
-    let Tools { resources, findings } = tools;
+    let Tools { resources, findings, .. } = tools;
     let say = |rule, reason: String| findings.add(rule, label, reason);
     if begins_code(&**content) {
         // Programs open such files by name, and a split copies them.
@@ -302,7 +291,7 @@ impl SplitFiles {
         };
         let held = distributions.iter().filter(|it| it.is_device()).flat_map(files).collect();
         let is_whole = parts.kind != PartsKind::Installation || parts.statement.is_some();
-        if is_whole || owners.is_empty() || owners.iter().any(|it| it.rows.is_none()) {
+        if is_whole || owners.is_empty() || owners.iter().any(|it| it.record.is_none()) {
             return Self { owned: None, held };
         }
         Self { owned: Some(owners.into_iter().flat_map(files).collect()), held }

@@ -20,7 +20,7 @@ pub(super) fn check(
     limit: u64,
     judge: &dyn Fn(&TargetId) -> Option<String>,
     say: SaysReason<'_>,
-    Tools { resources, findings }: Tools<'_>,
+    Tools { resources, findings, .. }: Tools<'_>,
 ) -> Result<Vec<TargetId>, FatbinError> {
     let bundle = Bundle::read(content, start, limit, resources)?;
     for id in bundle.unfound_ids(content, resources) {

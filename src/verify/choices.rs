@@ -56,24 +56,21 @@ impl Choices {
     ) -> anyhow::Result<Self> {
         let default = LocatedStatement::default();
         let located = located.unwrap_or(&default);
-        let choices = Self::with(options, &located.statement).map_err(|error| located.failed(&error))?;
-        let files = parts.files().map(|file| (file.path, file.content));
-        let databases = choices.databases.of(files, resources);
-        // What the user says about targets is about all parts.
-        let has_further = !choices.targets.are_all() && options.targets.are_all();
-        let further = if has_further { further(&located.statement, parts) } else { BTreeSet::new() };
-        Ok(Self { databases, further, ..choices })
-    }
-
-    fn with(options: &VerifyOptions, statement: &Statement) -> anyhow::Result<Self> {
-        let stated = statement.targets()?;
+        let statement = &located.statement;
+        let stated = statement.targets().map_err(|error| located.failed(&error))?;
+        let databases = options.databases.clone().or(statement.databases().map_err(|error| located.failed(&error))?);
         let wanted = options.targets.wanted.clone().or(stated.wanted);
+        let targets = Targets { wanted, excluded: [&*options.targets.excluded, &*stated.excluded].concat() };
+        // What the user says about targets is about all parts.
+        let has_further = !targets.are_all() && options.targets.are_all();
         Ok(Self {
-            databases: options.databases.clone().or(statement.databases()?).unwrap_or_else(Databases::all),
-            targets: Targets { wanted, excluded: [&*options.targets.excluded, &*stated.excluded].concat() },
+            databases: databases
+                .unwrap_or_else(Databases::all)
+                .of(parts.files().map(|it| (it.path, it.content)), resources),
+            further: if has_further { further(statement, parts) } else { BTreeSet::new() },
+            targets,
             has_host: !statement.is_of_devices(),
             knows_all_handlers: statement.is_current(),
-            further: BTreeSet::new(),
         })
     }
 }

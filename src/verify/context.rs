@@ -9,6 +9,7 @@ use super::lookup::OverlaidArchives;
 use super::parts::Parts;
 use super::report::{Findings, Tools};
 use super::thin::ThinFiles;
+use crate::metrics::Progress;
 use crate::resources::Resources;
 
 /// What is checked, and results so far.
@@ -21,11 +22,12 @@ pub(super) struct Context<'a> {
     pub(super) choices: &'a Choices,
     pub(super) resources: &'a Arc<Resources>,
     pub(super) findings: &'a Findings,
+    pub(super) progress: &'a Progress,
 }
 
 impl<'a> Context<'a> {
     pub(super) fn tools(&self) -> Tools<'a> {
-        Tools { resources: self.resources, findings: self.findings }
+        Tools { resources: self.resources, findings: self.findings, progress: self.progress }
     }
 
     /// Whether a split wrote the parts, so that what was installed in its input before may have other files now.

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::devices::devices;
 use super::lookup::names_archive;
 use super::parts::{Part, Parts};
 use super::report::Findings;
@@ -27,8 +26,8 @@ pub(super) struct Distribution<'a> {
     /// The statement in it; `None` if there is none, as of other tools.
     pub(super) statement: Option<Statement>,
     pub(super) role: Role,
-    /// The lines of RECORD; `None` if there is none.
-    pub(super) rows: Option<Vec<RecordRow>>,
+    /// `None` if there is none.
+    pub(super) record: Option<Claims>,
     #[expect(dead_code, reason = "the lines count as long as it is there")]
     table: ParserMemory,
 }
@@ -46,14 +45,7 @@ pub(super) enum Role {
     Other,
 }
 
-/// The statement of a RECORD about a path.
-#[derive(Clone, Debug)]
-pub(super) struct RecordRow {
-    pub(super) path: Box<[u8]>,
-    pub(super) stated: Stated,
-}
-
-/// What is kept of a line in all, in bytes, apart from its path: its own memory, and that of the results.
+/// What is kept of a line of a RECORD in all, in bytes, apart from its path: its own memory, and that of the results.
 const ROW: u64 = 256;
 
 /// The distributions of all parts.
@@ -62,7 +54,7 @@ pub(super) fn find<'a>(parts: &'a Parts, findings: &Findings) -> Vec<Distributio
     let mut found: Vec<_> = numbered.flat_map(|(number, part)| of_part(number, part, findings)).collect();
     let named: BTreeSet<_> = found.iter().flat_map(Distribution::devices).collect();
     // That a host names it also holds if its own METADATA does not name the host, or is gone.
-    for it in found.iter_mut().filter(|it| it.role == Role::Other && it.rows.is_some()) {
+    for it in found.iter_mut().filter(|it| it.role == Role::Other && it.record.is_some()) {
         if named_by(&it.directory).is_some_and(|(name, _)| named.contains(&name)) {
             it.role = Role::Device;
         }
@@ -82,17 +74,15 @@ fn of_part<'a>(number: usize, part: &'a Part, findings: &Findings) -> Vec<Distri
     let open = |directory: &EntryPath| {
         let (record_path, table) = (directory.child(b"RECORD"), ParserMemory::new(Parser::RecordLines));
         let bytes = part.read(&record_path, Parser::Record);
-        let rows = bytes.and_then(|bytes| Ok(bytes.map(|bytes| rows(&bytes, &table)).transpose()?));
-        let rows = rows.unwrap_or_else(|error| {
+        let record = bytes.and_then(|bytes| Ok(bytes.map(|bytes| claims(&bytes, &table)).transpose()?));
+        let record = record.unwrap_or_else(|error| {
             findings.add(Rule::RecordUnreadable, part.label(&record_path), error);
             None
         });
-        let path = directory.child(b"METADATA");
-        let metadata = part.read(&path, Parser::Metadata).ok().flatten();
-        let metadata = metadata.and_then(|bytes| Metadata::parse(bytes.into_bytes(), &path).ok());
+        let metadata = Metadata::read_at(&part.input, directory).ok();
         let statement = statement_in(&part.input, directory);
         let (directory, role) = (directory.clone(), Role::Other);
-        let mut found = Distribution { number, part, directory, metadata, statement, role, rows, table };
+        let mut found = Distribution { number, part, directory, metadata, statement, role, record, table };
         found.role = found.find_role();
         found
     };
@@ -106,14 +96,12 @@ pub(super) fn named_by(directory: &EntryPath) -> Option<(String, &str)> {
     Some((normalise(name), version))
 }
 
-/// The lines of a RECORD, sorted by path.
-fn rows(bytes: &[u8], table: &ParserMemory) -> Result<Vec<RecordRow>, TableError> {
+/// The content of a RECORD.
+fn claims(bytes: &[u8], table: &ParserMemory) -> Result<Claims, TableError> {
     let claims = Claims::parse(bytes);
     // All at once, so that an error names the memory for all lines.
     table.grow(claims.rows().map(|(path, _)| ROW.saturating_add(path.len() as u64)).sum())?;
-    let mut rows: Vec<_> = claims.rows().map(|(path, stated)| RecordRow { path: path.into(), stated }).collect();
-    rows.sort_unstable_by(|one, other| one.path.cmp(&other.path));
-    Ok(rows)
+    Ok(claims)
 }
 
 /// Whether a file is the RECORD of a distribution, and both parts' RECORDs state the same. The paths in it are those of
@@ -122,8 +110,8 @@ pub(super) fn is_same_record(path: &EntryPath, one: &Part, other: &Part) -> bool
     let table = ParserMemory::new(Parser::RecordLines);
     let rows = |part: &Part| -> Option<BTreeMap<EntryPath, Stated>> {
         let bytes = part.read(path, Parser::Record).ok()??;
-        let row = |row: RecordRow| Some((part.recorded(&EntryPath::new(&row.path).ok()?)?, row.stated));
-        rows(&bytes, &table).ok()?.into_iter().map(row).collect()
+        let row = |(row, stated): (&[u8], Stated)| Some((part.recorded(&EntryPath::new(row).ok()?)?, stated));
+        claims(&bytes, &table).ok()?.rows().map(row).collect()
     };
     let is_record = path.depth() == 2 && Part::is_metadata(path) && path.name() == b"RECORD";
     is_record && rows(one).is_some_and(|one| rows(other).is_some_and(|other| one == other))
@@ -139,7 +127,7 @@ impl Distribution<'_> {
             Some(_) => return Role::Device,
             None => {}
         }
-        if self.metadata.as_ref().is_some_and(|metadata| !devices(metadata).is_empty()) {
+        if self.metadata.as_ref().is_some_and(|metadata| !metadata.devices().is_empty()) {
             return Role::Host;
         }
         let has_pins = self.pins().next().is_some();
@@ -169,9 +157,14 @@ impl Distribution<'_> {
         self.statement.as_ref()?.split_id.as_deref()
     }
 
+    /// The lines of its RECORD.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (&[u8], Stated)> {
+        self.record.iter().flat_map(Claims::rows)
+    }
+
     /// The files that its RECORD names.
     pub(super) fn named(&self) -> impl Iterator<Item = EntryPath> {
-        self.rows.iter().flatten().filter_map(|row| EntryPath::new(&row.path).ok())
+        self.rows().filter_map(|(row, _)| EntryPath::new(row).ok())
     }
 
     /// The same without metadata of distributions.
@@ -181,8 +174,7 @@ impl Distribution<'_> {
 
     /// Whether its RECORD names anything else than metadata. What was in `*.data` is often out of the directory of packages.
     pub(super) fn installs_anything(&self) -> bool {
-        let is_payload = |row: &RecordRow| EntryPath::new(&row.path).ok().is_none_or(|path| !Part::is_metadata(&path));
-        self.rows.iter().flatten().any(is_payload)
+        self.rows().any(|(row, _)| EntryPath::new(row).ok().is_none_or(|path| !Part::is_metadata(&path)))
     }
 
     /// The paths in its part of what its RECORD names.
@@ -213,7 +205,7 @@ impl Distribution<'_> {
 
     /// The names of the device distributions that its METADATA names.
     pub(super) fn devices(&self) -> impl Iterator<Item = String> {
-        self.metadata.iter().flat_map(devices).flat_map(|(_, of_extra)| of_extra).map(|(name, _)| name)
+        self.metadata.iter().flat_map(Metadata::devices).flat_map(|(_, of_extra)| of_extra).map(|(name, _)| name)
     }
 
     /// Whether it belongs to a split.
@@ -223,7 +215,7 @@ impl Distribution<'_> {
 
     /// Whether its RECORD states any digest.
     pub(super) fn states_digests(&self) -> bool {
-        self.rows.iter().flatten().any(|row| row.stated.claim_of_any_form().is_some())
+        self.rows().any(|(_, stated)| stated.claim_of_any_form().is_some())
     }
 
     /// The path of its RECORD.
@@ -291,7 +283,7 @@ impl Distribution<'_> {
 pub(super) fn present_keys(distributions: &[&Distribution<'_>]) -> BTreeSet<BundleKey> {
     let existing: BTreeSet<_> = distributions.iter().filter_map(|it| Some(it.name()?.0)).collect();
     let hosts = distributions.iter().filter_map(|host| host.metadata.as_ref());
-    let offered = hosts.flat_map(devices).flat_map(|(_, devices)| devices).map(|(name, _)| name);
+    let offered = hosts.flat_map(Metadata::devices).flat_map(|(_, devices)| devices).map(|(name, _)| name);
     offered.filter(|name| existing.contains(name)).filter_map(|name| part_in(&name)).collect()
 }
 

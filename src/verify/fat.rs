@@ -11,7 +11,6 @@ use super::against::Comparison;
 use super::artifacts::FatArtifacts;
 use super::binary::CheckedBinaries;
 use super::context::Context;
-use super::devices::devices;
 use super::distributions::{Distribution, Role, named_by};
 use super::input::VerifyInput;
 use super::parts::{Part, Parts};
@@ -136,11 +135,11 @@ impl FatInputs {
     }
 
     /// Compares parts with those that they were made of, and says which distributions of a split were made of none.
-    pub(super) fn compare(&self, context: &Context<'_>, progress: &Progress) -> anyhow::Result<()> {
+    pub(super) fn compare(&self, context: &Context<'_>) -> anyhow::Result<()> {
         let Context { parts, distributions, findings, .. } = *context;
         let (mut compared, mut has_other_build) = (Vec::new(), false);
         for fat in &self.0 {
-            match fat.compare(&self.0, context, progress)? {
+            match fat.compare(&self.0, context)? {
                 Pairing::Compared(name) => {
                     fat.is_used.set(true);
                     compared.push(name);
@@ -197,7 +196,7 @@ impl FatInputs {
 impl FatInput {
     /// Opens what parts are compared with. Of an environment that is what corresponds to them; a split of it has all.
     fn open(&self, context: &Context<'_>) -> anyhow::Result<Part> {
-        let Context { parts, distributions, resources, findings, .. } = *context;
+        let Context { parts, distributions, resources, .. } = *context;
         let place = match &self.form {
             FatForm::Image(reference) => {
                 let root = image::open_root(reference, resources)?;
@@ -205,7 +204,7 @@ impl FatInput {
             }
             FatForm::Whole(place) => place,
             FatForm::Environment(sites) if parts.is_rest => {
-                return Part::open_rest(&self.path, sites, Tools { resources, findings });
+                return Part::open_rest(&self.path, sites, context.tools());
             }
             FatForm::Environment(sites) if !distributions.is_empty() => site_of(&self.path, sites)?,
             FatForm::Environment(_) | FatForm::Artifacts(_) => &self.path,
@@ -214,11 +213,11 @@ impl FatInput {
     }
 
     /// Compares parts with it, unless they are of another distribution, or other parts or fat inputs fit better.
-    fn compare(&self, all: &[Self], context: &Context<'_>, progress: &Progress) -> anyhow::Result<Pairing> {
+    fn compare(&self, all: &[Self], context: &Context<'_>) -> anyhow::Result<Pairing> {
         let Context { parts, distributions, resources, findings, .. } = *context;
         if let (FatForm::Artifacts(artifacts), Some(component)) = (&self.form, &parts.component) {
             let fats = artifacts.of_component(component, resources)?;
-            Comparison::new(&fats, None, context, progress).run();
+            Comparison::new(&fats, None, context).run();
             return Ok(Pairing::Compared(None));
         }
         // A directory of wheels, or an installation, may contain several splits, and wheels that none was made of.
@@ -238,7 +237,7 @@ impl FatInput {
         if self.is_other_build(parts, all) {
             return Ok(Pairing::OtherBuild);
         }
-        let _named = progress.at(|| self.path.display().to_string());
+        let _named = context.progress.at(|| self.path.display().to_string());
         let Part { input: mut fat, databases, .. } = self.open(context)?;
         let metadata = Metadata::read(&fat).ok();
         check_whole(&self.path, metadata.as_ref())?;
@@ -259,7 +258,7 @@ impl FatInput {
                  archive or an image first"
             );
         }
-        Comparison::new(&[fat], name.as_deref(), context, progress).run();
+        Comparison::new(&[fat], name.as_deref(), context).run();
         Ok(Pairing::Compared(name))
     }
 
@@ -312,7 +311,7 @@ impl BuildLabel {
 /// Whether a distribution of this name and version, of no split, is there without device code.
 fn is_there_without_code(context: &Context<'_>, name: (&str, &str)) -> bool {
     let is_it = |it: &&Distribution| it.name().is_some_and(|(own, version)| (own.as_str(), version) == name);
-    let is_plain = |it: &Distribution| it.rows.is_some() && !it.is_of_split() && !has_code(it, context.binaries);
+    let is_plain = |it: &Distribution| it.record.is_some() && !it.is_of_split() && !has_code(it, context.binaries);
     context.distributions.iter().filter(is_it).any(is_plain)
 }
 
@@ -333,7 +332,7 @@ fn has_code(it: &Distribution<'_>, binaries: &CheckedBinaries) -> bool {
 
 /// Fails for a host wheel, whose device code is elsewhere.
 fn check_whole(path: &Path, metadata: Option<&Metadata>) -> anyhow::Result<()> {
-    let is_host = metadata.is_some_and(|metadata| !devices(metadata).is_empty());
+    let is_host = metadata.is_some_and(|metadata| !metadata.devices().is_empty());
     if is_host { Err(not_fat(path, "the host wheel of a split")) } else { Ok(()) }
 }
 

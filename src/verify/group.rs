@@ -1,10 +1,9 @@
 //! Determines by their content which directories and wheels belong together, so that their order does not matter.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::devices;
 use super::overlaid::{laid_over, overlaid_keys, take_off};
 use super::parts::{Part, Parts, PartsKind};
 use super::report::{Findings, Tools, enumerate};
@@ -17,7 +16,7 @@ use crate::rope::Content;
 use crate::source::{EntryPath, may_be_binary};
 use crate::split::HOST;
 use crate::view::MERGED;
-use crate::wheel::{Metadata, WheelLabel, normalise, part_in};
+use crate::wheel::{Metadata, WheelLabel, accepts, normalise, part_in};
 
 /// A directory or wheel that the user named.
 #[derive(Debug)]
@@ -129,7 +128,11 @@ pub(super) fn check_complete(parts: &Parts, findings: &Findings) {
 fn missing_devices(parts: &Parts) -> Vec<String> {
     let metadata: Vec<_> = parts.all.iter().map(|part| Metadata::read(&part.input).ok()).collect();
     let (Some(Some(host)), devices) = (metadata.first(), metadata.iter().skip(1)) else { return Vec::new() };
-    devices::missing_devices(host, devices.flatten())
+    let existing: Vec<_> = devices.flatten().map(|it| (normalise(&it.name), &it.version)).collect();
+    let wanted: BTreeSet<_> = host.devices().into_values().flatten().collect();
+    let is_missing =
+        |(name, wanted): &(String, String)| !existing.iter().any(|(own, found)| own == name && accepts(wanted, found));
+    wanted.into_iter().filter(is_missing).map(|(name, version)| format!("{name}=={version}")).collect()
 }
 
 /// The device parts that the statement next to a host part names and that are not among the parts.
@@ -234,5 +237,5 @@ fn says_device(part: &Part) -> bool {
         return statement.part.as_deref().is_some_and(|part| part != HOST);
     }
     let is_named = |it: &Metadata| part_in(&normalise(&it.name)).is_some() && it.pins().next().is_some();
-    Metadata::read(&part.input).is_ok_and(|metadata| is_named(&metadata) && devices::devices(&metadata).is_empty())
+    Metadata::read(&part.input).is_ok_and(|metadata| is_named(&metadata) && metadata.devices().is_empty())
 }

@@ -55,7 +55,7 @@ impl VerifyInput {
 
 /// Opens what the user named. Directories and wheels are grouped by their content; everything else is separate.
 pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> anyhow::Result<Vec<VerifyInput>> {
-    let Tools { resources, findings } = tools;
+    let Tools { resources, findings, .. } = tools;
     if let Some(components) = artifacts::open(named, tools)? {
         let is_directory = |it: &NamedPath| matches!(it.named, Named::Artifacts(FoundArtifacts::Several { .. }));
         let is_whole = named.iter().any(is_directory);

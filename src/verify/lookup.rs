@@ -6,17 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use rayon::prelude::*;
 use rocm_kpack::{Marker, search};
 
-use super::choices::Choices;
 use super::linked::LinkedDirectories;
 use super::parts::Parts;
 use super::report::Findings;
 use super::rules::Rule;
 use crate::gpu::TargetId;
 use crate::kpack::{ArchiveReader, toc_key};
-use crate::loader::{archive_root, is_archive, linked_archives, named_target, resolve};
+use crate::loader::{archive_root, is_archive, linked_archives, named_target};
 use crate::rope::{Content, equal, to_usize};
 use crate::source::{Entry, EntryKind, EntryPath, Input, Resolved, resolve_links};
 
@@ -26,18 +24,6 @@ pub(super) struct WrapperRequest {
     /// The index in the wrapper.
     pub(super) index: u32,
     pub(super) marker: Arc<Marker>,
-}
-
-/// The directory of the archives that a marker names, if its binary is where a splitter put it: below the directory around
-/// that one it has the path that its name ends with.
-fn archives_of(marker: &Marker, path: &EntryPath) -> Option<EntryPath> {
-    let directory = path.parent().unwrap_or_else(EntryPath::root);
-    marker.kpack_search_paths.iter().find_map(|search_path| {
-        let archives = resolve(&directory, search_path)?.parent()?;
-        let below = path.below(&archives.parent()?)?;
-        let rest = marker.kernel_name.as_bytes().strip_suffix(below.as_bytes())?;
-        (rest.is_empty() || rest.ends_with(b"/")).then_some(archives)
-    })
 }
 
 /// The wrappers of the split binaries in the host part; `None` for a wrapper that is not usable.
@@ -74,28 +60,6 @@ pub(super) struct OverlaidArchive {
     binaries: Mutex<HashSet<String>>,
 }
 
-/// The result of looking up all wrappers.
-#[derive(Debug, Default)]
-pub(super) struct LookupResults<'a> {
-    /// Binaries with any code.
-    pub(super) with_code: HashSet<&'a EntryPath>,
-    /// Binaries without code.
-    pub(super) without_code: HashSet<&'a EntryPath>,
-    /// Those among them that find no archive at all, and why that may be.
-    pub(super) unreached: HashMap<&'a EntryPath, Unreached>,
-}
-
-/// A binary that finds no archive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unreached {
-    /// It is not where its marker expects it.
-    Misplaced,
-    /// There are other archives in the directory where its marker leads.
-    OtherArchives,
-    /// It is where its marker expects it, and there are no archives. It may have no code for the GPUs here.
-    NoArchives,
-}
-
 /// The result of looking up the wrappers of a binary.
 #[derive(Debug, Default)]
 pub(super) struct BinaryLookups {
@@ -118,10 +82,14 @@ impl OverlaidArchive {
         self.reached.load(Ordering::Relaxed)
     }
 
-    /// The targets that it offers. If it lacks the one in its name, that one must be found nevertheless.
+    /// The targets that it offers.
+    pub(super) fn offered(&self) -> impl Iterator<Item = TargetId> {
+        self.reader.toc().gfx_arches.iter().filter_map(|target| target.parse().ok())
+    }
+
+    /// The same. If it lacks the one in its name, that one must be found nevertheless.
     pub(super) fn targets(&self) -> impl Iterator<Item = TargetId> {
-        let offered = self.reader.toc().gfx_arches.iter().filter_map(|target| target.parse().ok());
-        offered.chain(named_target(&self.path.to_text()).and_then(|target| target.parse().ok()))
+        self.offered().chain(named_target(&self.path.to_text()).and_then(|target| target.parse().ok()))
     }
 
     /// The names in it that no wrapper asks for.
@@ -245,57 +213,6 @@ impl OverlaidArchives {
     /// Whether the archive of a step has the code object.
     pub(super) fn holds(&self, step: &LookupStep, key: &str) -> bool {
         self.list.get(step.archive).is_some_and(|archive| archive.reader.holds(key, &step.target))
-    }
-
-    /// Looks up every wrapper for every target, and records which archives markers lead to. Returns the binaries with
-    /// any code, and those without. `listed` are the binaries that the split wrote code of, if that is known.
-    pub(super) fn walk<'a>(
-        &self,
-        parts: &Parts,
-        binaries: &'a Binaries,
-        choices: &Choices,
-        listed: Option<&HashSet<&str>>,
-        findings: &Findings,
-    ) -> LookupResults<'a> {
-        let found: Vec<_> = binaries
-            .par_iter()
-            .map(|(path, wrappers)| {
-                (path, wrappers, self.walk_binary(parts, path, wrappers, choices, listed, findings))
-            })
-            .collect();
-        let mut results = LookupResults::default();
-        for (path, wrappers, lookups) in found {
-            if lookups.has_code {
-                results.with_code.insert(path);
-                continue;
-            }
-            results.without_code.insert(path);
-            if !lookups.finds_archives {
-                results.unreached.insert(path, self.unreached(path, wrappers));
-            }
-        }
-        results
-    }
-
-    fn unreached(&self, path: &EntryPath, wrappers: &[Option<WrapperRequest>]) -> Unreached {
-        let directories = wrappers.iter().flatten().filter_map(|request| archives_of(&request.marker, path));
-        let directories: HashSet<_> = directories.collect();
-        if directories.is_empty() {
-            return Unreached::Misplaced;
-        }
-        let is_there = |archive: &OverlaidArchive| archive.path.parent().is_some_and(|it| directories.contains(&it));
-        if self.list.iter().any(is_there) {
-            return Unreached::OtherArchives;
-        }
-        if self.has_code_of(wrappers) { Unreached::Misplaced } else { Unreached::NoArchives }
-    }
-
-    /// Whether an archive has code for these wrappers that no wrapper finds. A binary at the top of its package has a name
-    /// that fits in every directory, so this alone shows that it was moved.
-    fn has_code_of(&self, wrappers: &[Option<WrapperRequest>]) -> bool {
-        let names: HashSet<_> = wrappers.iter().flatten().map(|request| &*request.marker.kernel_name).collect();
-        let is_of = |key: &&str| key.rsplit_once('#').is_some_and(|(name, _)| names.contains(name));
-        self.list.iter().any(|archive| archive.orphans().iter().any(is_of))
     }
 
     /// Looks up all wrappers of a binary for all targets, and then in the archives of an environment around the parts.

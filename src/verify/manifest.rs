@@ -11,18 +11,12 @@ use super::record::ComparedFiles;
 use super::requirements::check_extras;
 use super::rules::Rule;
 use super::stated::StatedPart;
-use crate::metrics::Progress;
 use crate::report::table::counted;
 use crate::source::EntryPath;
 
 impl Context<'_> {
     /// Compares everything with what the parts state, manifests and split IDs. `compared` are the results for RECORDs.
-    pub(super) fn check_manifests(
-        &self,
-        stated: &[StatedPart<'_>],
-        compared: &ComparedFiles,
-        progress: &Progress,
-    ) -> ProvenFiles {
+    pub(super) fn check_manifests(&self, stated: &[StatedPart<'_>], compared: &ComparedFiles) -> ProvenFiles {
         self.check_statement(stated);
         self.check_splits(stated);
         check_extras(stated, self.findings);
@@ -31,7 +25,7 @@ impl Context<'_> {
         let as_listed = Mutex::default();
         for part in stated {
             if let Some(manifest) = &part.manifest {
-                self.check_listed(part, manifest, compared, &as_listed, progress);
+                self.check_listed(part, manifest, compared, &as_listed);
             }
         }
         as_listed.into_inner()

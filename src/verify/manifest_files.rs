@@ -14,7 +14,7 @@ use super::rules::Rule;
 use super::stated::StatedPart;
 use crate::kpack::ArchiveReader;
 use crate::loader::is_archive;
-use crate::metrics::{Portion, Progress};
+use crate::metrics::Portion;
 use crate::rope::{Content, Xxh3, read_range};
 use crate::source::{EntryPath, SourceError};
 use crate::split::{FileDigest, HOST, PartManifest, StatedCode, StatedPartFile};
@@ -31,8 +31,8 @@ impl Context<'_> {
         manifest: &PartManifest,
         compared: &ComparedFiles,
         as_listed: &Mutex<ProvenFiles>,
-        progress: &Progress,
     ) {
+        let progress = self.progress;
         progress.expect(manifest.files.iter().map(|file| file.size).fold(0, u64::saturating_add));
         manifest.files.par_iter().with_max_len(1).for_each(|file| {
             let Ok(path) = EntryPath::new(file.path.as_bytes()) else {

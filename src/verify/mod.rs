@@ -12,7 +12,6 @@ mod binary;
 mod bundle;
 mod choices;
 mod context;
-mod devices;
 mod distributions;
 mod error;
 mod fat;
@@ -52,7 +51,7 @@ use crate::resources::Resources;
 use crate::rope::Content;
 use crate::source::{Input, may_be_binary};
 
-use binary::{CheckedBinaries, ExpectedForms, SplitFiles};
+use binary::{CheckedBinaries, SplitFiles};
 use choices::Choices;
 use context::Context;
 use distributions::Distribution;
@@ -64,7 +63,6 @@ use report::{Findings, Tools};
 use thin::ThinFiles;
 
 pub use choices::VerifyOptions;
-pub use devices::devices as devices_of;
 pub use error::{NothingSplit, Unsplit};
 pub use report::{Counts, Finding, FindingGroup, VerifyReport};
 pub use rules::{Check, Rule};
@@ -78,12 +76,12 @@ pub fn verify(
     progress: &Progress,
 ) -> anyhow::Result<VerifyReport> {
     let findings = Findings::default();
-    let tools = Tools { resources, findings: &findings };
+    let tools = Tools { resources, findings: &findings, progress };
     let inputs = input::open(named, tools)?;
     let find = || FatInputs::find(against, &inputs, tools);
     let fat = (!against.is_empty()).then(find).transpose()?;
     progress.foresee_later(work(&inputs, fat.is_some()));
-    let run = Run { against: fat.as_ref(), options, tools, progress };
+    let run = Run { against: fat.as_ref(), options, tools };
     let (mut unsplit, mut nothing, mut fat_files) = (Vec::new(), Vec::new(), Vec::new());
     let path = named.first().map(|it| it.path.clone()).unwrap_or_default();
     let no_files = || Unsplit { path: path.clone(), ..Unsplit::default() };
@@ -105,7 +103,7 @@ pub fn verify(
                 fat_files.push(binaries);
             }
             VerifyInput::Archive(file) if fat.is_some() => return Err(not_comparable(&file.path)),
-            VerifyInput::Archive(file) => archive::check_file(file, &resources.budget, &findings, progress),
+            VerifyInput::Archive(file) => archive::check_file(file, tools),
             // A view that is no part of a split.
             VerifyInput::Parts(parts) if parts.is_empty() => unsplit.push(no_files()),
             VerifyInput::Parts(parts) => nothing.extend(run.check_input(parts)?),
@@ -178,7 +176,6 @@ struct Run<'a> {
     against: Option<&'a FatInputs>,
     options: &'a VerifyOptions,
     tools: Tools<'a>,
-    progress: &'a Progress,
 }
 
 impl Run<'_> {
@@ -209,8 +206,8 @@ impl Run<'_> {
     /// Checks parts that belong together. Wheels of no split are checked nevertheless, and so are components next to those
     /// of a split. Returns the fat binaries in them, if they are of no split and nothing is wrong.
     fn check_parts(&self, parts: &Parts, are_components_split: bool) -> anyhow::Result<Option<CheckedBinaries>> {
-        let Self { options, tools, progress, .. } = *self;
-        let Tools { resources, findings } = tools;
+        let Self { options, tools, .. } = *self;
+        let Tools { resources, findings, progress } = tools;
         let before = findings.number();
         parts.say_oddities(findings);
         thin::check_place(parts, findings);
@@ -221,8 +218,7 @@ impl Run<'_> {
         let thin = ThinFiles::of(parts, &distributions, options.thin.as_ref());
         let archives = OverlaidArchives::fill(parts, findings);
         let owned = SplitFiles::of(parts, &distributions);
-        let expected = ExpectedForms { thin: &thin, owned: &owned };
-        let binaries = binary::check_all(parts, &expected, choices, tools, progress);
+        let binaries = binary::check_all(parts, &thin, &owned, choices, tools);
         let is_split =
             binaries.are_of_split() || parts.is_split() || distributions.iter().any(Distribution::is_of_split);
         let is_unsplit = || !is_split && findings.number() == before;
@@ -244,6 +240,7 @@ impl Run<'_> {
             choices,
             resources,
             findings,
+            progress,
         };
         self.check_context(context)?;
         // A mount of what has no device code shows that, and it was checked all the same.
@@ -257,11 +254,11 @@ impl Run<'_> {
 
     /// Checks everything but the form of binaries.
     fn check_context(&self, context: &Context<'_>) -> anyhow::Result<()> {
-        let Context { parts, archives, binaries, distributions, choices, findings, .. } = *context;
-        let (against, progress) = (self.against, self.progress);
+        let Context { parts, binaries, distributions, choices, findings, .. } = *context;
+        let against = self.against;
         let stated = context.stated_parts();
         let listed = context.binaries_with_code(&stated);
-        let mut code = archives.walk(parts, &binaries.split, choices, listed.as_ref(), findings);
+        let mut code = context.walk(listed.as_ref());
         // An installation may have both forms: a split binary that could not be joined stays split in thin views.
         code.with_code.extend(&binaries.thin);
         distributions::check_readable(distributions, findings);
@@ -272,7 +269,7 @@ impl Run<'_> {
         payload::check_code(context, &code, against.is_some());
         payload::check_payload(context);
         payload::check_archives(context);
-        let listed = context.check_manifests(&stated, &context.check_records(progress), progress);
+        let listed = context.check_manifests(&stated, &context.check_records());
         // Of a split, the code objects are read all the same: its input, or the machine that split it, may have been faulty.
         let proves = parts.kind == PartsKind::Installation && against.is_none();
         context.check_databases(&listed);
@@ -280,11 +277,11 @@ impl Run<'_> {
         if against.is_none() {
             context.check_absent(&code.with_code);
         }
-        archive::check_all(context, &listed, proves, progress);
+        archive::check_all(context, &listed, proves);
         if parts.kind != PartsKind::Installation {
             separation::check(context, &listed);
         }
-        against.map_or(Ok(()), |against| against.compare(context, progress))
+        against.map_or(Ok(()), |against| against.compare(context))
     }
 }
 

@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::devices;
 use super::installed::{DataDirectories, follow_links_to_caches};
 use super::linked::{LinkedDirectories, dangling, normal};
 use super::outer::OuterArchives;
@@ -26,7 +25,7 @@ use crate::view::REPORTS;
 use crate::wheel::{self, Metadata, is_elsewhere, normalise, part_in};
 
 /// Directories or wheels that belong together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Parts {
     pub(super) kind: PartsKind,
     /// The component, if these are the parts of an artifact.
@@ -48,7 +47,7 @@ pub(super) struct Parts {
 }
 
 /// How architectures are separated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PartsKind {
     /// A host part and device parts.
     Split,
@@ -57,6 +56,7 @@ pub(super) enum PartsKind {
     /// The host part or device parts of an artifact, without the others. Checks that need both are skipped.
     Fragment,
     /// Everything in one tree, as installed.
+    #[default]
     Installation,
 }
 
@@ -251,7 +251,7 @@ impl Part {
     /// Whether this is a tree with an installed host distribution, so that a split of the tree is one of an installation
     /// that was split before.
     fn has_installed_host(&self) -> bool {
-        let is_host = |metadata: Metadata| !devices::devices(&metadata).is_empty();
+        let is_host = |metadata: Metadata| !metadata.devices().is_empty();
         self.input.dist_info().is_none() && Metadata::installed(&self.input).any(is_host)
     }
 
@@ -282,9 +282,7 @@ impl Parts {
         // A split of an installation has code for the installed GPUs only.
         let is_of_installation = || parts.first().is_some_and(|host| host.has_installed_host());
         let kind = if kind == PartsKind::Split && is_of_installation() { PartsKind::Partial } else { kind };
-        let (is_optional, is_rest, component, statement) = (false, false, None, None);
-        let (environment, outer, thin) = (None, None, None);
-        Self { kind, component, is_optional, is_rest, environment, outer, statement, thin, all: parts }
+        Self { kind, all: parts, ..Self::default() }
     }
 
     /// The same as what the environment with this prefix holds. It may be of no split.

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use super::context::Context;
 use super::distributions::{Distribution, Role};
-use super::lookup::{LookupResults, OverlaidArchive, Unreached};
+use super::lookup::OverlaidArchive;
 use super::parts::{Parts, PartsKind};
 use super::report::enumerate;
 use super::rules::Rule;
-use super::without_code::note_without_code;
-use crate::gpu::{BundleKey, TargetId};
+use super::separation::elsewhere;
+use super::without_code::{LookupResults, Unreached, note_without_code};
+use crate::gpu::BundleKey;
 use crate::source::EntryPath;
 use crate::wheel::part_in;
 
@@ -107,7 +108,7 @@ pub(super) fn check_payload(context: &Context<'_>) {
     }
     let packaging = parts.packaging();
     for device in distributions.iter().filter(|it| it.role == Role::Device) {
-        if device.rows.is_some() && !device.installs_anything() {
+        if device.record.is_some() && !device.installs_anything() {
             findings.add(Rule::DeviceEmpty, device.label(), "it installs no archive and no file of a database");
         }
         let own = device.name().and_then(|(name, _)| part_in(&name)).filter(BundleKey::is_known);
@@ -115,8 +116,7 @@ pub(super) fn check_payload(context: &Context<'_>) {
         let say = |path: &EntryPath, arch: String, belongs: BundleKey| {
             // Other tools put the code of a whole family into one distribution.
             if !belongs.packaging_chain().contains(&own) {
-                let reason = format!("it is for {arch}, which belongs to {belongs} and not to {own}");
-                findings.add(Rule::WrongPart, device.part.label(path), reason);
+                findings.add(Rule::WrongPart, device.part.label(path), elsewhere(&arch, &belongs, &own));
             }
         };
         let named: HashSet<_> = device.recorded_payload().collect();
@@ -124,36 +124,40 @@ pub(super) fn check_payload(context: &Context<'_>) {
             say(path, found.arch.to_string(), packaging.key_of_database(&found.arch));
         }
         for archive in archives.list.iter().filter(|it| it.part == device.number && named.contains(&it.path)) {
-            let targets = archive.reader.toc().gfx_arches.iter();
-            for target in targets.filter_map(|target| target.parse::<TargetId>().ok()) {
+            for target in archive.offered() {
                 say(&archive.path, target.to_string(), packaging.key_of(&target));
             }
         }
     }
 }
 
-/// Checks that markers lead to all archives that device distributions installed. Archives of other packages may have
-/// other uses.
+/// Checks that markers lead to all archives of device parts and device distributions, and that wrappers ask for all that is in
+/// archives. Those of other packages may have other uses.
 pub(super) fn check_archives(context: &Context<'_>) {
     let Context { parts, archives, distributions, choices, findings, .. } = *context;
+    let is_installation = parts.kind == PartsKind::Installation;
     // A missing host part is the cause, and has been reported.
     let lacks_host =
         distributions.iter().any(Distribution::is_of_split) && !distributions.iter().any(|it| it.role == Role::Host);
-    if parts.kind != PartsKind::Installation || lacks_host {
+    if parts.kind == PartsKind::Fragment || is_installation && lacks_host {
         return;
     }
     let devices = distributions.iter().filter(|it| it.role == Role::Device);
     let named: HashSet<_> = devices.flat_map(Distribution::recorded).collect();
-    for archive in archives.list.iter().filter(|archive| named.contains(&archive.path) && !archive.is_reached()) {
-        if choices.databases.classify(&archive.path).is_none() {
-            findings.add(Rule::OrphanArchive, archive.label.as_str(), "no marker leads to it");
+    for archive in &archives.list {
+        let is_of_device = if is_installation { named.contains(&archive.path) } else { archive.part > 0 };
+        if !archive.is_reached() {
+            // A database may have its code in archives, which its library opens by itself.
+            if is_of_device && choices.databases.classify(&archive.path).is_none() {
+                findings.add(Rule::OrphanArchive, archive.label.as_str(), "no marker leads to it");
+            }
+            continue;
         }
-    }
-    // A package contains all of its binaries. A tree may contain some of them.
-    for archive in archives.list.iter().filter(|archive| archive.is_reached()) {
         let Some(part) = parts.all.get(archive.part) else { continue };
-        let is_whole = named.contains(&archive.path);
-        let orphans = if is_whole { archive.orphans() } else { archive.orphans_of_existing(&part.input) };
+        // A split and a package contain all of their binaries. A tree may contain some of them.
+        let is_whole = !is_installation || is_of_device;
+        let mut orphans = if is_whole { archive.orphans() } else { archive.orphans_of_existing(&part.input) };
+        orphans.retain(|name| !archive.is_left_out(name, parts));
         if !orphans.is_empty() {
             let reason = format!("no wrapper asks for {}", enumerate(&orphans));
             findings.add(Rule::OrphanEntry, archive.label.as_str(), reason);

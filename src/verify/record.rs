@@ -9,13 +9,13 @@ use parking_lot::Mutex;
 use rayon::prelude::*;
 
 use super::context::Context;
-use super::distributions::{Distribution, RecordRow};
+use super::distributions::Distribution;
 use super::lookup::names_archive;
 use super::parts::{Part, PartsKind};
 use super::rules::Rule;
 use crate::database::named_arch;
 use crate::loader::is_archive;
-use crate::metrics::{Portion, Progress};
+use crate::metrics::Portion;
 use crate::report::table::counted;
 use crate::rope::{Content, PackedContent, ReadError, Sha256, read_all};
 use crate::source::{EntryPath, InputKind, SourceError};
@@ -63,19 +63,21 @@ enum Outcome {
 /// A row of a RECORD, with its path if that is one below the packages.
 struct CheckedRow<'a> {
     distribution: &'a Distribution<'a>,
-    row: &'a RecordRow,
+    row: &'a [u8],
+    stated: Stated,
     path: Option<EntryPath>,
 }
 
 impl Context<'_> {
     /// Compares all files that RECORDs name.
-    pub(super) fn check_records(&self, progress: &Progress) -> ComparedFiles {
+    pub(super) fn check_records(&self) -> ComparedFiles {
+        let progress = self.progress;
         let results = Mutex::default();
         let mut rows = Vec::new();
         for distribution in self.distributions {
-            match &distribution.rows {
-                Some(of_record) if self.states_something(distribution) => {
-                    rows.extend(of_record.iter().map(|row| (distribution, row)));
+            match &distribution.record {
+                Some(record) if self.states_something(distribution) => {
+                    rows.extend(record.rows().map(|(row, stated)| (distribution, row, stated)));
                 }
                 None if distribution.is_of_split() => {
                     let path = distribution.part.label(&distribution.record_path());
@@ -84,13 +86,13 @@ impl Context<'_> {
                 Some(_) | None => {}
             }
         }
-        let size = |row: &RecordRow| row.stated.claim_of_any_form().map_or(0, |claim| claim.size);
-        rows.sort_by_key(|(_, row)| std::cmp::Reverse(size(row)));
-        progress.expect(rows.iter().map(|(_, row)| size(row)).fold(0, u64::saturating_add));
-        rows.par_iter().with_max_len(1).for_each(|(distribution, row)| {
-            let _named = progress.at(|| String::from_utf8_lossy(&row.path).into_owned());
-            let path = EntryPath::new(&row.path).ok();
-            self.check_row(&CheckedRow { distribution, row, path }, &results, &progress.portion(size(row)));
+        let size = |stated: Stated| stated.claim_of_any_form().map_or(0, |claim| claim.size);
+        rows.sort_by_key(|(.., stated)| std::cmp::Reverse(size(*stated)));
+        progress.expect(rows.iter().map(|(.., stated)| size(*stated)).fold(0, u64::saturating_add));
+        rows.par_iter().with_max_len(1).for_each(|&(distribution, row, stated)| {
+            let _named = progress.at(|| String::from_utf8_lossy(row).into_owned());
+            let checked = CheckedRow { distribution, row, stated, path: EntryPath::new(row).ok() };
+            self.check_row(&checked, &results, &progress.portion(size(stated)));
         });
         self.check_forms();
         self.check_unnamed();
@@ -107,9 +109,8 @@ impl Context<'_> {
     /// Reports each RECORD of a split that breaks the specification, once ("Recording installed projects").
     fn check_forms(&self) {
         for distribution in self.distributions.iter().filter(|it| it.is_of_split()) {
-            let rows = || distribution.rows.iter().flatten();
-            let is_hexadecimal = |row: &&RecordRow| matches!(row.stated, Stated::Hexadecimal(_));
-            let digests = rows().filter(is_hexadecimal).count();
+            let is_hexadecimal = |(_, stated): &(&[u8], Stated)| matches!(stated, Stated::Hexadecimal(_));
+            let digests = distribution.rows().filter(is_hexadecimal).count();
             if digests > 0 {
                 let path = distribution.part.label(&distribution.record_path());
                 let reason = format!("{digests} of its SHA-256 have hexadecimal digits instead of urlsafe base64");
@@ -132,22 +133,22 @@ impl Context<'_> {
     }
 
     fn check_row(&self, checked: &CheckedRow<'_>, results: &Mutex<RecordResults>, portion: &Portion<'_>) {
-        let CheckedRow { distribution, row, path } = checked;
+        let CheckedRow { distribution, row, stated, path } = checked;
         let part = distribution.part;
         let note = |reason: &'static str| {
             self.findings.counts.uncompared_files.add(1);
             let mut results = results.lock();
-            results.uncompared.entry(reason).or_default().insert(String::from_utf8_lossy(&row.path).into_owned());
+            results.uncompared.entry(reason).or_default().insert(String::from_utf8_lossy(row).into_owned());
         };
-        let outside = || self.parts.in_environment(part, &row.path);
+        let outside = || self.parts.in_environment(part, row);
         let label = || match path {
             Some(path) => part.label(path),
-            None => outside().map_or_else(|| String::from_utf8_lossy(&row.path).into(), |it| it.display().to_string()),
+            None => outside().map_or_else(|| String::from_utf8_lossy(row).into(), |it| it.display().to_string()),
         };
         if let Some((rule, reason)) = row_problem(checked) {
             return self.findings.add(rule, label(), reason);
         }
-        let Some(claim) = row.stated.claim_of_any_form() else {
+        let Some(claim) = stated.claim_of_any_form() else {
             let needs_none = path.as_ref().is_some_and(needs_no_digest);
             match path {
                 _ if needs_none => {}
@@ -216,14 +217,14 @@ impl Context<'_> {
     }
 
     fn compare(&self, checked: &CheckedRow<'_>, claim: Claim, portion: &Portion<'_>) -> Outcome {
-        let CheckedRow { distribution, row, path } = checked;
+        let CheckedRow { distribution, row, path, .. } = checked;
         let record = distribution.record_path();
         let content = match self.content(checked) {
             Ok(Some(content)) => content,
             Ok(None) => {
                 let is_here = match path {
                     Some(path) => !distribution.part.is_elsewhere(path),
-                    None => self.parts.in_environment(distribution.part, &row.path).is_some(),
+                    None => self.parts.in_environment(distribution.part, row).is_some(),
                 };
                 return if is_here { Outcome::Missing } else { Outcome::Elsewhere };
             }
@@ -248,9 +249,9 @@ impl Context<'_> {
 
     /// The file that a line names, if it exists.
     fn content(&self, checked: &CheckedRow<'_>) -> Result<Option<Arc<dyn Content>>, SourceError> {
-        let CheckedRow { distribution: Distribution { part, .. }, row, path } = checked;
-        let installed = path.as_ref().map_or_else(|| script_of_target(&row.path), |path| part.recorded(path));
-        let row = String::from_utf8_lossy(&row.path);
+        let CheckedRow { distribution: Distribution { part, .. }, row, path, .. } = checked;
+        let installed = path.as_ref().map_or_else(|| script_of_target(row), |path| part.recorded(path));
+        let row = String::from_utf8_lossy(row);
         // Scripts are installed elsewhere.
         let written = match path {
             Some(_) => installed.as_ref().map_or(Path::new(""), EntryPath::as_path),
@@ -286,7 +287,7 @@ impl Context<'_> {
     fn check_unnamed(&self) {
         for (number, part) in self.parts.all.iter().enumerate() {
             let here = || self.distributions.iter().filter(|distribution| distribution.number == number);
-            let mut of_split = here().filter(|it| it.is_of_split() && it.rows.is_some()).peekable();
+            let mut of_split = here().filter(|it| it.is_of_split() && it.record.is_some()).peekable();
             if of_split.peek().is_none() || !of_split.all(Distribution::states_digests) {
                 continue;
             }
@@ -316,10 +317,10 @@ impl Context<'_> {
 }
 
 /// What is wrong with a line of a RECORD, whatever the file is.
-fn row_problem(CheckedRow { distribution, row, path }: &CheckedRow<'_>) -> Option<(Rule, String)> {
+fn row_problem(CheckedRow { distribution, stated, path, .. }: &CheckedRow<'_>) -> Option<(Rule, String)> {
     let (rule, problem) = if path.is_none() && matches!(distribution.part.input.kind, InputKind::Wheel(_)) {
         (Rule::RecordPath, "names it, but a wheel can have no such path")
-    } else if row.stated == Stated::Several {
+    } else if *stated == Stated::Several {
         (Rule::RecordTwoDigests, "states two digests of it: one file was installed over another, which is lost")
     } else {
         return None;

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::rules::{Check, Rule};
-use crate::metrics::Counter;
+use crate::metrics::{Counter, Progress};
 use crate::resources::Resources;
 use crate::rope::reason_at;
 use crate::text::first_names;
@@ -106,6 +106,7 @@ impl Finding {
 pub(super) struct Tools<'a> {
     pub(super) resources: &'a Arc<Resources>,
     pub(super) findings: &'a Findings,
+    pub(super) progress: &'a Progress,
 }
 
 /// Collects the findings of all threads.

@@ -4,14 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::choices::Choices;
-use super::devices::{devices, is_of_target};
 use super::distributions::{Distribution, Role};
 use super::report::{Findings, enumerate};
 use super::rules::Rule;
 use super::stated::StatedPart;
 use crate::gpu::{BundleKey, Level};
 use crate::split::HOST;
-use crate::wheel::{accepts, normalise, part_in, replaced_distribution};
+use crate::wheel::{Metadata, accepts, normalise, part_in, replaced_distribution};
 
 /// Checks that each distribution that another one needs exists in the right version.
 pub(super) fn check(distributions: &[Distribution<'_>], are_wheels: bool, choices: &Choices, findings: &Findings) {
@@ -39,7 +38,8 @@ pub(super) fn check(distributions: &[Distribution<'_>], are_wheels: bool, choice
         }
     }
     for host in distributions.iter().filter(|it| it.role == Role::Host) {
-        for (target, devices) in host.metadata.iter().flat_map(devices).filter(|(target, _)| target != "all") {
+        for (target, devices) in host.metadata.iter().flat_map(Metadata::devices).filter(|(target, _)| target != "all")
+        {
             let own = devices.iter().find(|(name, _)| is_of_target(&target, name));
             let Some((own, _)) = own.filter(|(name, _)| existing.contains_key(name)) else { continue };
             for (name, version) in &devices {
@@ -67,7 +67,7 @@ fn check_hosts(distributions: &[Distribution<'_>], are_wheels: bool, findings: &
         let is_host =
             |it: &&Distribution<'_>| it.name().is_some_and(|(other, found)| other == name && accepts(version, found));
         let Some(host) = distributions.iter().find(is_host) else { continue };
-        if host.metadata.as_ref().is_some_and(|it| devices(it).is_empty()) {
+        if host.metadata.as_ref().is_some_and(|it| it.devices().is_empty()) {
             let reason = format!("its METADATA names no device distribution, but {own} belongs to it");
             findings.add(Rule::HostRequirements, host.label(), reason);
         } else if host.metadata.is_some() && host.devices().all(|name| name != own) {
@@ -88,7 +88,7 @@ pub(super) fn check_extras(stated: &[StatedPart<'_>], findings: &Findings) {
     let of_hosts = stated.iter().filter_map(|it| Some((it.distribution?, it.manifest.as_ref()?)));
     for (host, manifest) in of_hosts.filter(|(_, manifest)| manifest.part == HOST) {
         let Some(metadata) = &host.metadata else { continue };
-        let (extras, own) = (devices(metadata), metadata.own_extras());
+        let (extras, own) = (metadata.devices(), metadata.own_extras());
         // Variants have no extras.
         if extras.is_empty() {
             continue;
@@ -146,4 +146,9 @@ pub(super) fn check_moved(distributions: &[Distribution<'_>], is_compared: bool,
             }
         }
     }
+}
+
+/// Whether a device distribution is that of a target, according to its name. Others are those of the target's families.
+fn is_of_target(target: &str, name: &str) -> bool {
+    part_in(name).is_some_and(|part| normalise(part.as_str()) == target)
 }

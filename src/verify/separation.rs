@@ -2,6 +2,7 @@
 //! part.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 
 use super::choices::Choices;
 use super::context::Context;
@@ -27,11 +28,10 @@ pub(super) fn check(context: &Context<'_>, listed: &ProvenFiles) {
             continue;
         }
         let Some(key) = parts.all.get(archive.part).and_then(|part| key(part, packaging)) else { continue };
-        for target in archive.reader.toc().gfx_arches.iter().filter_map(|target| target.parse::<TargetId>().ok()) {
+        for target in archive.offered() {
             let belongs = packaging.key_of(&target);
             if !fits(&key, &belongs, packaging) {
-                let reason = format!("it is for {target}, which belongs to {belongs} and not to {key}");
-                findings.add(Rule::WrongPart, archive.label.as_str(), reason);
+                findings.add(Rule::WrongPart, archive.label.as_str(), elsewhere(&target, &belongs, &key));
             }
         }
     }
@@ -86,7 +86,12 @@ fn misplaced(
     };
     let Some((arch, belongs)) = belongs else { return Some("it is neither an archive nor of a database".to_owned()) };
     let key = part_key.filter(|key| !fits(key, &belongs, packaging))?;
-    Some(format!("it is for {arch}, which belongs to {belongs} and not to {key}"))
+    Some(elsewhere(&arch, &belongs, &key))
+}
+
+/// That code for a target is in the part for another key than its own.
+pub(super) fn elsewhere(target: &impl Display, belongs: &BundleKey, key: &BundleKey) -> String {
+    format!("it is for {target}, which belongs to {belongs} and not to {key}")
 }
 
 /// Whether code for a key may be in the part of another one. A package may be named after a family and contain its

@@ -118,15 +118,11 @@ impl Context<'_> {
 
     /// The manifest in a text, if there is one.
     fn parsed(&self, place: &str, read: Result<Option<WholeFile>, String>) -> Option<PartManifest> {
-        match read
-            .map(|text| text.map(|text| PartManifest::parse(&text).map_err(|error| error.to_string())).transpose())
-        {
-            Ok(Ok(manifest)) => manifest,
-            Ok(Err(error)) | Err(error) => {
-                self.findings.add(Rule::ManifestUnreadable, place, error);
-                None
-            }
-        }
+        let parse = |text: WholeFile| PartManifest::parse(&text).map_err(|error| error.to_string());
+        read.and_then(|text| text.map(parse).transpose()).unwrap_or_else(|error| {
+            self.findings.add(Rule::ManifestUnreadable, place, error);
+            None
+        })
     }
 }
 

@@ -70,7 +70,7 @@ fn note_unchecked(split: &SplitDirectory, findings: &Findings) {
 }
 
 fn open_split(split: &SplitDirectory, prefix: &str, tools: Tools<'_>) -> anyhow::Result<Parts> {
-    let Tools { resources, findings } = tools;
+    let Tools { resources, findings, .. } = tools;
     let names = std::iter::once(HOST).chain(split.devices.iter().map(String::as_str));
     let open = |name: &str| Part::open(&split.path.join(name), format!("{prefix}{name}"), resources);
     let mut parts = names.map(open).collect::<Result<Vec<_>, _>>()?;

@@ -75,6 +75,20 @@ impl Metadata {
         }
     }
 
+    /// The device distributions that each extra of a host distribution installs, with their versions. Those for one target
+    /// are under its name, and those for all targets under "all".
+    pub(crate) fn devices(&self) -> BTreeMap<String, BTreeSet<(String, String)>> {
+        let mut devices = BTreeMap::<String, BTreeSet<(String, String)>>::new();
+        let own = self.own_extras();
+        for (extra, name, version) in self.pins_of_extras() {
+            let target = extra.strip_prefix("device-").unwrap_or(&extra);
+            if part_in(&name).is_some() && own.of_split(target).is_some_and(|of_split| of_split == extra) {
+                devices.entry(target.to_owned()).or_default().insert((name, version.to_owned()));
+            }
+        }
+        devices
+    }
+
     /// The extras that are declared before those that a splitter has added.
     pub(crate) fn own_extras(&self) -> OwnExtras {
         let start = self.added().range.start;

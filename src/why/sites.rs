@@ -13,7 +13,6 @@ use crate::resources::Resources;
 use crate::rope::Sha256;
 use crate::source::{DirectoryListing, EntryPath, open_file};
 use crate::split::Statement;
-use crate::verify::devices_of;
 use crate::wheel::{self, Claims, Metadata, accepts, normalise};
 
 /// Installed files: for all libraries and GPUs, each METADATA and RECORD is read once, and each file is hashed once.
@@ -90,7 +89,7 @@ impl PackageSite {
             let mut found = all.filter(|it| normalise(&it.name) == *name).peekable();
             found.peek().is_some() && !found.any(|it| accepts(wanted, &it.version))
         };
-        let has_others = |host: &InstalledDistribution| devices_of(&host.metadata).values().flatten().any(is_other);
+        let has_others = |host: &InstalledDistribution| host.metadata.devices().values().flatten().any(is_other);
         *self.has_other_versions.get_or_init(|| self.distributions.iter().any(has_others))
     }
 }

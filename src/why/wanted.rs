@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::cause::Cause;
 use crate::coverage::CauseKind;
 use crate::gpu::{BundleKey, TargetId};
-use crate::verify::devices_of;
 use crate::wheel::{Metadata, normalise, part_in};
 
 /// The packages with the code for a GPU, by the METADATA of their host package.
@@ -20,7 +19,7 @@ pub(super) struct WantedPackages {
 
 impl WantedPackages {
     pub(super) fn of(host: &Metadata, device: &TargetId) -> Self {
-        let devices = devices_of(host);
+        let devices = host.devices();
         let offered = devices.keys().filter(|key| *key != "all").cloned().collect();
         let target = normalise(device.processor());
         if let Some((packages, extra)) = devices.get(&target).zip(host.own_extras().of_split(&target)) {
