@@ -87,6 +87,11 @@ pub(crate) struct DatabaseLookup {
 }
 
 impl DatabaseLookup {
+    /// Its cause, with what it concerns.
+    pub(super) fn failure(&self) -> Option<(&Cause, &String, &String)> {
+        Some((self.cause.as_ref()?, &self.target, self.directory.as_ref().unwrap_or(&self.library)))
+    }
+
     /// Whether nothing is there for the GPU, and the library works without it.
     pub(super) fn is_empty(&self) -> bool {
         !self.found && self.cause.is_none() && self.not_built.is_none()
@@ -114,29 +119,26 @@ impl Explanation {
     pub(crate) fn remarks(&self) -> Vec<FoundCause> {
         let of_code = self.lookups.iter().map(|it| (&it.remark, &it.target, &it.library));
         let of_databases = self.databases.iter().map(|it| (&it.remark, &it.target, &it.library));
-        let mut remarks = Vec::new();
-        for (remark, target, library) in of_code.chain(of_databases) {
-            if let Some(remark) = remark {
-                Self::add_cause(&mut remarks, remark, target, library);
-            }
-        }
-        remarks
+        let remarks = of_code.chain(of_databases);
+        FoundCause::group(remarks.filter_map(|(remark, target, library)| Some((remark.as_ref()?, target, library))))
     }
+}
 
-    /// Adds a cause to a list, or what it concerns to an equal one there.
-    pub(super) fn add_cause(causes: &mut Vec<FoundCause>, cause: &Cause, target: &str, path: &str) {
-        let add = |list: &mut Vec<String>, text: &str| {
-            if !list.iter().any(|it| it == text) {
-                list.push(text.to_owned());
+impl FoundCause {
+    /// Causes, each with all the targets and paths that it comes with.
+    pub(super) fn group<'a>(causes: impl Iterator<Item = (&'a Cause, &'a String, &'a String)>) -> Vec<Self> {
+        let mut groups = Vec::<Self>::new();
+        for (cause, target, path) in causes {
+            let Some(known) = groups.iter_mut().find(|it| it.cause == *cause) else {
+                groups.push(Self { cause: cause.clone(), targets: vec![target.clone()], paths: vec![path.clone()] });
+                continue;
+            };
+            for (list, text) in [(&mut known.targets, target), (&mut known.paths, path)] {
+                if !list.contains(text) {
+                    list.push(text.clone());
+                }
             }
-        };
-        let position = causes.iter().position(|it| it.cause == *cause).unwrap_or_else(|| {
-            causes.push(FoundCause { cause: cause.clone(), targets: Vec::new(), paths: Vec::new() });
-            causes.len() - 1
-        });
-        if let Some(found) = causes.get_mut(position) {
-            add(&mut found.targets, target);
-            add(&mut found.paths, path);
         }
+        groups
     }
 }

@@ -8,14 +8,6 @@ use super::sites::{InstalledDistribution, InstalledFiles, PackageSite};
 use crate::coverage::CauseKind;
 use crate::wheel::Claim;
 
-/// What packages show of an archive without the code of a library.
-enum ArchiveOrigin {
-    /// It is not the one that this package installed, by the SHA-256 in its RECORD.
-    Replaced(String),
-    /// It and the library are as they were installed, and this package is of the library's split.
-    Installed(String),
-}
-
 /// A file, and the packages whose RECORDs name it, with what they state.
 struct ClaimedFile<'a> {
     path: PathBuf,
@@ -26,27 +18,23 @@ struct ClaimedFile<'a> {
 impl InstalledFiles {
     /// Why an archive for the GPU has nothing under the `key` of a library. `command` installs its package again.
     pub(super) fn lacking_key(&self, library: &Path, archive: &Path, key: &str, command: Option<String>) -> Cause {
-        let (kind, why, command) = match self.origin(library, archive) {
-            Some(ArchiveOrigin::Installed(package)) => {
-                let why = format!("it is as {package} installed it, so the library is not built for this GPU");
-                (CauseKind::ArchivesNone, why, None)
-            }
-            Some(ArchiveOrigin::Replaced(package)) => {
-                let why = format!("it was replaced: its SHA-256 is not the one in the RECORD of {package}");
-                (CauseKind::ArchiveReplaced, why, command)
-            }
-            None => (CauseKind::ArchiveReplaced, "it is of another build or was replaced".to_owned(), command),
-        };
+        let unknown = || (CauseKind::ArchiveReplaced, "it is of another build or was replaced".to_owned());
+        let (kind, why) = self.origin(library, archive).unwrap_or_else(unknown);
+        let command = command.filter(|_| kind == CauseKind::ArchiveReplaced);
         Cause::new(kind, format!("{} has nothing called {key}; {why}", archive.display()), command)
     }
 
     /// `None` if packages do not show it. Archives may be large, so sizes and IDs are compared before digests.
-    fn origin(&self, library: &Path, archive: &Path) -> Option<ArchiveOrigin> {
+    fn origin(&self, library: &Path, archive: &Path) -> Option<(CauseKind, String)> {
         let site = self.site_of(library)?;
         let archive = ClaimedFile::of(archive, &site)?;
         let (first, _) = archive.claims.first()?;
+        let replaced = || {
+            let why = format!("it was replaced: its SHA-256 is not the one in the RECORD of {}", first.label());
+            Some((CauseKind::ArchiveReplaced, why))
+        };
         if archive.of_its_size().next().is_none() {
-            return Some(ArchiveOrigin::Replaced(first.label()));
+            return replaced();
         }
         let library = ClaimedFile::of(library, &site)?;
         let is_of = |host: &InstalledDistribution, package: &InstalledDistribution| {
@@ -55,8 +43,14 @@ impl InstalledFiles {
         if !library.of_its_size().any(|(host, _)| archive.of_its_size().any(|(package, _)| is_of(host, package))) {
             return None;
         }
-        let Some(package) = self.owner(&archive) else { return Some(ArchiveOrigin::Replaced(first.label())) };
-        is_of(self.owner(&library)?, package).then(|| ArchiveOrigin::Installed(package.label()))
+        let Some(package) = self.owner(&archive) else { return replaced() };
+        is_of(self.owner(&library)?, package).then(|| {
+            let label = package.label();
+            (
+                CauseKind::ArchivesNone,
+                format!("it is as {label} installed it, so the library is not built for this GPU"),
+            )
+        })
     }
 
     /// The package whose RECORD has the digest of a file.

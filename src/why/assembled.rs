@@ -9,10 +9,11 @@ use super::error;
 use super::found::SeenFiles;
 use super::installed::are_of_one;
 use super::libraries::may_be_library;
+use super::library::{Library, library};
 use super::lookup::{Lookup, Presence};
 use super::origin::wheel_in;
+use super::question::Question;
 use super::wanted::{WantedPackages, exact};
-use crate::binary::{FatBinary, SplitBinary};
 use crate::coverage::{CauseKind, CodePlace, CoveredDatabase, DatabaseQuestion, InputDatabases, LibraryCode};
 use crate::database::Databases;
 use crate::disk::parent;
@@ -34,37 +35,24 @@ use crate::wheel::{Metadata, WheelLabel, accepts, normalise};
 /// The files with code of what is put together, and how much was looked at.
 #[derive(Default)]
 pub(super) struct AssembledFiles {
-    pub(super) files: Vec<AssembledFile>,
+    pub(super) files: Vec<LocatedCode>,
+    pub(super) assembly: Arc<Assembly>,
     /// The kernel databases, for the GPUs of the question.
     pub(super) databases: Vec<(PathBuf, CoveredDatabase)>,
     pub(super) seen: SeenFiles,
 }
 
-/// What is asked about files that are put together.
-pub(super) struct AssemblyQuestion<'a> {
-    /// The GPUs as they call themselves.
-    pub(super) devices: &'a [TargetId],
-    /// Whether it is about a file.
-    pub(super) is_wanted: &'a dyn Fn(&Path) -> bool,
-    pub(super) resources: &'a Arc<Resources>,
-}
-
-/// A file of an assembly, and its code.
-pub(super) struct AssembledFile {
-    /// Where it is: the wheel or directory, then its path in an installation.
-    pub(super) path: PathBuf,
-    pub(super) code: anyhow::Result<LibraryCode>,
-    pub(super) assembly: Arc<Assembly>,
-}
+/// A file, and what is known of the code there: the wheel or directory, then its path in an installation.
+type LocatedCode = (PathBuf, anyhow::Result<LibraryCode>);
 
 /// What is put together, with the HIP runtime that it has.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Assembly {
     form: AssemblyForm,
     pub(super) runtime: Option<OwnRuntime>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum AssemblyForm {
     /// Wheels that are installed together, and those that were given and cannot be read.
     Wheels { wheels: Vec<GivenWheel>, unread: Vec<PathBuf> },
@@ -73,6 +61,7 @@ enum AssemblyForm {
     /// Artifacts that are installed together.
     Artifacts,
     /// Anything else, such as a tar archive.
+    #[default]
     Other,
 }
 
@@ -89,9 +78,9 @@ pub(super) struct GivenWheel {
 pub(super) fn of_wheels(
     wheels: &[&GivenWheel],
     unread: &[PathBuf],
-    question: &AssemblyQuestion<'_>,
+    question: &Question,
 ) -> anyhow::Result<AssembledFiles> {
-    let resources = question.resources;
+    let resources = &question.resources;
     let paths: Vec<_> = wheels.iter().map(|wheel| wheel.path.clone()).collect();
     let input = match &*paths {
         [only] => Input::open(only, resources)?,
@@ -102,39 +91,39 @@ pub(super) fn of_wheels(
 }
 
 /// The files of a wheel on a server.
-pub(super) fn of_remote(path: &Path, question: &AssemblyQuestion<'_>) -> anyhow::Result<AssembledFiles> {
-    let input = Input::open(path, question.resources)?;
+pub(super) fn of_remote(path: &Path, question: &Question) -> anyhow::Result<AssembledFiles> {
+    let input = Input::open(path, &question.resources)?;
     let assembly = AssemblyForm::Wheels { wheels: vec![GivenWheel::of(path, &input)?], unread: Vec::new() };
     Ok(files(input, path, assembly, question))
 }
 
 /// The files of any other packed input, such as a tar archive. Fails if it is a split, whose files are not where they are installed.
-pub(super) fn of_packed(path: &Path, question: &AssemblyQuestion<'_>) -> anyhow::Result<AssembledFiles> {
-    let input = Input::open(path, question.resources)?;
+pub(super) fn of_packed(path: &Path, question: &Question) -> anyhow::Result<AssembledFiles> {
+    let input = Input::open(path, &question.resources)?;
     if statements_in(&input).any(|statement| statement.depth() == 2) {
-        check_elsewhere(&input, question.resources)?;
+        check_elsewhere(&input, &question.resources)?;
     }
     Ok(files(input, path, AssemblyForm::Other, question))
 }
 
 /// The files of an image's root file system.
-pub(super) fn of_image(image: &ImageReference, question: &AssemblyQuestion<'_>) -> anyhow::Result<AssembledFiles> {
-    Ok(files(open_root(image, question.resources)?, Path::new("/"), AssemblyForm::Other, question))
+pub(super) fn of_image(image: &ImageReference, question: &Question) -> anyhow::Result<AssembledFiles> {
+    Ok(files(open_root(image, &question.resources)?, Path::new("/"), AssemblyForm::Other, question))
 }
 
 /// The files of artifacts in the directory `place` that are installed together.
 pub(super) fn of_component(
     place: &Path,
     component: &InstalledComponent,
-    question: &AssemblyQuestion<'_>,
+    question: &Question,
 ) -> anyhow::Result<AssembledFiles> {
     let place = component.name.as_ref().map_or_else(|| place.to_owned(), |name| place.join(name));
-    Ok(files(component.open(question.resources)?, &place, AssemblyForm::Artifacts, question))
+    Ok(files(component.open(&question.resources)?, &place, AssemblyForm::Artifacts, question))
 }
 
 /// The files of a directory without libraries, such as a device part, or code objects. What cannot be listed is known.
-pub(super) fn of_directory(path: &Path, question: &AssemblyQuestion<'_>) -> anyhow::Result<AssembledFiles> {
-    let (input, _) = Input::survey(path, question.resources)?;
+pub(super) fn of_directory(path: &Path, question: &Question) -> anyhow::Result<AssembledFiles> {
+    let (input, _) = Input::survey(path, &question.resources)?;
     Ok(files(input, path, AssemblyForm::Other, question))
 }
 
@@ -142,35 +131,33 @@ pub(super) fn of_directory(path: &Path, question: &AssemblyQuestion<'_>) -> anyh
 pub(super) fn of_parts(
     split: &SplitDirectory,
     devices: &[PathBuf],
-    question: &AssemblyQuestion<'_>,
+    question: &Question,
 ) -> anyhow::Result<AssembledFiles> {
     let Some(first) = split.parts().next() else { return Ok(AssembledFiles::default()) };
     // Parts of other GPUs tell what the split has for each.
-    let parts = split.parts().map(|part| Input::open(&part, question.resources)).collect::<Result<_, _>>()?;
+    let parts = split.parts().map(|part| Input::open(&part, &question.resources)).collect::<Result<_, _>>()?;
     let names = devices.iter().filter_map(|part| Some(part.file_name()?.to_string_lossy().into_owned()));
     let assembly = if split.has_host { AssemblyForm::Parts(names.collect()) } else { AssemblyForm::Other };
     let mut found = files(lay_over(parts)?, &first, assembly, question);
-    for file in &mut found.files {
-        let below = file.path.strip_prefix(&first).unwrap_or(&file.path);
+    for (path, _) in &mut found.files {
+        let below = path.strip_prefix(&first).unwrap_or(path);
         // Libraries that are files of a database are in device parts.
-        let place = split.parts().map(|part| part.join(below)).find(|place| place.exists());
-        file.path = place.unwrap_or_else(|| file.path.clone());
+        if let Some(place) = split.parts().map(|part| part.join(below)).find(|place| place.exists()) {
+            *path = place;
+        }
     }
     Ok(found)
 }
 
-/// A path, and what is known of the code there.
-type LocatedCode = (PathBuf, anyhow::Result<LibraryCode>);
-
 /// The files with code: libraries, or archives, bundles and code objects if there are no libraries.
-fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &AssemblyQuestion<'_>) -> AssembledFiles {
-    let resources = question.resources;
+fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &Question) -> AssembledFiles {
+    let resources = &question.resources;
     let splits = InnerSplits::in_parts(&input);
     let left_out =
         input.warnings.iter().cloned().chain(input.left_by_pip()).chain(splits.left_out_of(location)).collect();
     splits.leave_out_of(&mut input);
     let mut names = input.entries.iter().filter(|entry| !matches!(entry.kind, EntryKind::Directory));
-    let has_wanted = names.any(|entry| (question.is_wanted)(entry.path.as_path()));
+    let has_wanted = names.any(|entry| question.is_wanted(entry.path.as_path()));
     let mut seen = SeenFiles { files: input.files().count(), has_wanted, left_out, ..SeenFiles::default() };
     let archives: BTreeMap<_, _> = input
         .files()
@@ -189,39 +176,33 @@ fn files(mut input: Input, location: &Path, form: AssemblyForm, question: &Assem
             }
             None if archives.contains_key(entry) || !may_be_library(&**content, &path) => continue,
             None if begins_code(&**content) => continue,
-            None => binary(entry, &path, content, resources).map(|code| {
-                let problem = joined.unread.get(entry).cloned();
-                code.map(|code| LibraryCode { problem, ..code })
+            None => library(entry.clone(), &path, content, resources).map(|found| {
+                let code = match found? {
+                    // It has no archives that can be read.
+                    Library::Split(split) => {
+                        let targets = split.wrappers.iter().map(|_| BTreeSet::new());
+                        LibraryCode::new(entry.clone(), CodePlace::Split, targets.collect())
+                    }
+                    Library::Held(code, _) => code,
+                };
+                Some(LibraryCode { problem: joined.unread.get(entry).cloned(), ..code })
             }),
         };
         seen.binaries += 1;
         found.extend(code.transpose().map(|code| (path, code)));
     }
     let known = Databases::all().of(input.files(), resources);
-    let databases = databases(&input, &known, location, &found, question);
+    let libraries: Vec<_> = found.iter().filter_map(|(_, code)| code.as_ref().ok()).collect();
+    let databases = InputDatabases::of(&input, &known, &libraries, resources);
+    let devices: Vec<_> = question.gpus.iter().map(|gpu| question.device_of(gpu)).collect();
+    let judged = databases.judge(DatabaseQuestion::all(&devices)).into_iter();
+    let databases = judged.map(|database| (location.join(&database.path), database)).collect();
     if found.is_empty() {
         found = without_libraries(&input, &archives, &known, location, resources);
     }
     let is_split = |(_, code): &LocatedCode| code.as_ref().is_ok_and(|code| code.form == CodePlace::Split);
     let runtime = if found.iter().any(is_split) { OwnRuntime::of(&input) } else { None };
-    let assembly = Arc::new(Assembly { form, runtime });
-    let files = found.into_iter().map(|(path, code)| AssembledFile { path, code, assembly: Arc::clone(&assembly) });
-    AssembledFiles { files: files.collect(), databases, seen }
-}
-
-/// The kernel databases of an input, as the libraries in it find them.
-fn databases(
-    input: &Input,
-    known: &Databases,
-    location: &Path,
-    found: &[LocatedCode],
-    question: &AssemblyQuestion<'_>,
-) -> Vec<(PathBuf, CoveredDatabase)> {
-    let resources = question.resources;
-    let libraries: Vec<_> = found.iter().filter_map(|(_, code)| code.as_ref().ok()).collect();
-    let databases = InputDatabases::of(input, known, &libraries, resources);
-    let judged = databases.judge(DatabaseQuestion::all(question.devices)).into_iter();
-    judged.map(|database| (location.join(&database.path), database)).collect()
+    AssembledFiles { files: found, assembly: Arc::new(Assembly { form, runtime }), databases, seen }
 }
 
 /// The archives, bundles and code objects of an input, without those that a library finds by a catalogue: what it has for each GPU
@@ -247,24 +228,6 @@ fn without_libraries(
         Some((path, code))
     });
     archives.iter().map(of_archive).chain(loose).collect()
-}
-
-/// A library that was not joined. A split one has no archives that can be read.
-fn binary(
-    entry: &EntryPath,
-    path: &Path,
-    content: &Arc<dyn Content>,
-    resources: &Arc<Resources>,
-) -> anyhow::Result<Option<LibraryCode>> {
-    if let Some(split) = SplitBinary::find(content).map_err(error::at(path))? {
-        if let Some(reason) = split.damage {
-            return Err(error::at(path)(reason));
-        }
-        let targets = split.wrappers.iter().map(|_| BTreeSet::new()).collect();
-        return Ok(Some(LibraryCode::new(entry.clone(), CodePlace::Split, targets)));
-    }
-    let Some(binary) = FatBinary::scan(content).map_err(error::at(path))? else { return Ok(None) };
-    LibraryCode::of_fat(entry.clone(), content, &binary, resources).map_err(error::at(path))
 }
 
 impl GivenWheel {

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
-use super::Question;
 use super::answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
 use super::cause::Cause;
 use super::error::WhyError;
 use super::found::FoundLookups;
 use super::lookup::{Lookup, Presence};
 use super::part;
+use super::question::Question;
 use super::runtime::OLD_RUNTIME;
 use crate::coverage::CauseKind;
 use crate::devicecode::foreign_code;
@@ -24,18 +24,9 @@ impl Question {
         let FoundLookups { mut lookups, mut databases, causes: others, unread, unknown, optional, seen, .. } = found;
         fail_without_code(&lookups, &mut databases);
         lead_to_views(&mut lookups, &mut databases);
-        let mut causes = Vec::new();
-        for lookup in &lookups {
-            for cause in lookup.cause.iter().chain(&lookup.further) {
-                Explanation::add_cause(&mut causes, cause, &lookup.target, &lookup.library);
-            }
-        }
-        for database in &databases {
-            if let Some(cause) = &database.cause {
-                let path = database.directory.as_ref().unwrap_or(&database.library);
-                Explanation::add_cause(&mut causes, cause, &database.target, path);
-            }
-        }
+        let of_databases = databases.iter().filter_map(DatabaseLookup::failure);
+        let causes = lookups.iter().flat_map(Lookup::causes).chain(of_databases);
+        let mut causes = FoundCause::group(causes);
         causes.extend(others);
         let failed = lookups.iter().find(|lookup| lookup.cause.is_some());
         if let Some(first) = failed.and_then(|failed| self.first_gpu(failed, &lookups)) {

@@ -26,8 +26,13 @@ pub(super) fn model(device: &TargetId, evidence: &mut Trail) {
     }
 }
 
+/// The cause if there is code for the GPU that a runtime does not take.
+pub(super) fn cause(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Option<Cause> {
+    [unserved, other_mode, unfound].iter().find_map(|cause| cause(device, existing))
+}
+
 /// The cause if the code that is there would do for the GPU, but a runtime does not take it.
-pub(super) fn unserved(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Option<Cause> {
+fn unserved(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Option<Cause> {
     if let Some(open) = device.open_fallback().filter(|open| existing.iter().any(|it| it.processor() == open.generic)) {
         let (generic, source) = (open.generic, open.source);
         let reason = format!(
@@ -46,7 +51,7 @@ pub(super) fn unserved(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Opt
 }
 
 /// The cause if there is code for the GPU under an entry ID that runtimes do not read so.
-pub(super) fn unfound(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Option<Cause> {
+fn unfound(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Option<Cause> {
     let is_meant = |code: &TargetId| device.candidates().iter().any(|it| it.processor() == code.processor());
     let id = existing.iter().find(|it| it.meant().is_some_and(|meant| is_meant(&meant)))?.unknown_id()?;
     let reason = format!(
@@ -59,7 +64,7 @@ pub(super) fn unfound(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Opti
 /// The cause if there is code for the GPU in another mode. `HSA_XNACK` decides about XNACK. Linux follows it for some
 /// processors. Elsewhere it has one mode since the driver was loaded: on gfx9 by its option `noretry`, and on gfx10 to gfx12
 /// without XNACK (`kfd_process_xnack_mode` in `kfd_process.c` of ROCm/amdgpu 005da881).
-pub(super) fn other_mode(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Option<Cause> {
+fn other_mode(device: &TargetId, existing: &BTreeSet<&TargetId>) -> Option<Cause> {
     let same: Vec<_> = existing.iter().filter(|target| target.processor() == device.processor()).collect();
     let (first, rest) = same.split_first()?;
     let names = rest.iter().fold(first.to_string(), |names, target| format!("{names}, {target}"));

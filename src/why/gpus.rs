@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
+use super::answer::{AnswerStatus, Explanation};
 use super::cause::Cause;
 use super::lookup::Lookup;
-use super::{AnswerStatus, Explanation, Question};
+use super::question::Question;
 use crate::coverage::CauseKind;
 use crate::gpu::{
     GpuNode, OVERRIDE, OverrideEffect, TargetId, VersionOverride, stand_ins, value_for, version_override,
@@ -58,9 +59,8 @@ pub(crate) fn visible(nodes: Vec<GpuNode>, variables: &BTreeMap<OsString, OsStri
 pub(crate) fn warn_of_empty(variables: &BTreeMap<OsString, OsString>, nodes: &[GpuNode], answer: &mut Explanation) {
     let empty = nodes.iter().filter_map(|node| of_node(node, variables)).find(|it| it.effect == OverrideEffect::Empty);
     let Some(VersionOverride { variable, .. }) = empty else { return };
-    let sentence = std::mem::take(&mut answer.sentence);
-    answer.sentence =
-        format!("{sentence}; {variable} is set and empty, with which runtimes before {CHANGE} find no GPU at all");
+    let nothing = format!("; {variable} is set and empty, with which runtimes before {CHANGE} find no GPU at all");
+    answer.sentence += &nothing;
     answer.command.get_or_insert_with(|| format!("unset {variable}"));
 }
 
@@ -69,9 +69,8 @@ pub(crate) fn warn_of_forced(variables: &BTreeMap<OsString, OsString>, gpus: &[T
     let Some(forced) = forced(variables).filter(|_| answer.status == AnswerStatus::NoCode) else { return };
     let is_own = |name: &str| gpus.iter().any(|gpu| gpu.processor() == name.split(':').next().unwrap_or_default());
     if !forced.split(',').all(|name| is_own(name.trim())) {
-        let sentence = std::mem::take(&mut answer.sentence);
-        answer.sentence =
-            format!("{sentence}; {FORCED}={forced} makes installers choose packages for that, and HIP ignores it");
+        let ignored = format!("; {FORCED}={forced} makes installers choose packages for that, and HIP ignores it");
+        answer.sentence += &ignored;
     }
 }
 

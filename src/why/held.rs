@@ -62,8 +62,7 @@ pub(super) fn look_up(
     if let Some(reason) = code.problem.as_ref().or(lookup.damage.as_ref()).filter(|_| code.form == CodePlace::Split) {
         return lookup.fail(Cause::new(CauseKind::ArchiveDamaged, reason.clone(), None));
     }
-    let causes = [device::unserved, device::other_mode, device::unfound];
-    if let Some(cause) = causes.iter().find_map(|cause| cause(device, &all)) {
+    if let Some(cause) = device::cause(device, &all) {
         return lookup.fail(cause);
     }
     if let Some(assembly) = assembly.filter(|_| code.form == CodePlace::Split) {

@@ -93,6 +93,11 @@ impl Lookup {
         wrappers_without_code(&self.without_code, self.wrappers, &self.target)
     }
 
+    /// Its causes, each with what it concerns.
+    pub(super) fn causes(&self) -> impl Iterator<Item = (&Cause, &String, &String)> {
+        self.cause.iter().chain(&self.further).map(|cause| (cause, &self.target, &self.library))
+    }
+
     pub(super) fn fail(&mut self, cause: Cause) {
         if self.cause.is_some() {
             self.further.push(cause);

@@ -19,36 +19,28 @@ mod installed;
 mod installer;
 mod kpack_path;
 mod libraries;
+mod library;
 mod lookup;
 mod named;
 mod nearby;
 mod origin;
 mod part;
 mod process;
+mod question;
 mod runtime;
 mod sites;
 mod split;
 mod unwrapped;
 mod wanted;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
-use rocm_kpack::Environment;
-
-use crate::binary::{FatBinary, SplitBinary};
-use crate::coverage::{CodePlace, LibraryCode};
-use crate::fatbin::begins_code;
+use crate::coverage::CodePlace;
 use crate::gpu::TargetId;
-use crate::resources::Resources;
-use crate::source::{EntryPath, open_file};
 
-use assembled::Assembly;
 use found::FoundLookups;
 use libraries::LibraryFile;
-use lookup::Presence;
+use library::Library;
 
 pub(crate) use crate::coverage::Trail;
 pub(crate) use answer::{AnswerStatus, DatabaseLookup, Explanation, FoundCause};
@@ -56,43 +48,10 @@ pub(crate) use error::{WhyError, is_not_understood};
 pub(crate) use gpus::{FORCED, VisibleGpu, disabled, forced, visible, warn_of_empty, warn_of_forced};
 pub(crate) use lookup::Lookup;
 pub(crate) use origin::source_tree;
-pub(crate) use process::{GoneLibrary, Process};
+pub(crate) use process::Process;
+pub(crate) use question::Question;
 pub(crate) use runtime::is_runtime;
 pub(crate) use sites::InstalledFiles;
-
-/// The question.
-#[derive(Debug)]
-pub(crate) struct Question {
-    /// Libraries, or directories with libraries.
-    pub paths: Vec<PathBuf>,
-    /// Those of each package that was named.
-    pub packages: Vec<Vec<PathBuf>>,
-    /// The GPUs, in the order in which a runtime sees them.
-    pub gpus: Vec<TargetId>,
-    /// The same GPUs, if they are those of this machine.
-    pub visible: Vec<VisibleGpu>,
-    /// Restricts the libraries to this file name.
-    pub binary: Option<String>,
-    /// Restricts the look-up to this wrapper.
-    pub wrapper: Option<usize>,
-    /// The environment variables of the process.
-    pub variables: BTreeMap<OsString, OsString>,
-    /// The HIP runtimes that the process has loaded, if there is a process.
-    pub loaded: Option<Vec<PathBuf>>,
-    /// Libraries with code that the process has loaded and that are not there to be examined.
-    pub gone: Vec<GoneLibrary>,
-    /// For reading.
-    pub resources: Arc<Resources>,
-    /// What is found out about installed files.
-    pub installed: InstalledFiles,
-}
-
-/// A library with device code, or with wrappers that lead to archives; or another file with code.
-enum Library {
-    Split(SplitBinary),
-    /// With what it was put together from, if it is not installed.
-    Held(LibraryCode, Option<Arc<Assembly>>),
-}
 
 impl Question {
     /// Looks up all that was named.
@@ -103,7 +62,7 @@ impl Question {
             Some(_) => self.look_up_installed(&self.paths, &self.all_gpus(), &mut found),
             None => self.look_up_named(&mut found),
         }
-        found.unread.extend(self.gone.iter().map(ToString::to_string));
+        found.unread.extend(self.gone.iter().cloned());
         found.drop_those_of_other_gpus();
         if found.is_empty() {
             self.look_up_unwrapped(&self.paths, &mut found);
@@ -119,16 +78,6 @@ impl Question {
             Some(wrapper) if found.has_no_wrapper() => Err(WhyError::NoWrapper(wrapper).into()),
             _ => Ok(self.conclude(found)),
         }
-    }
-
-    /// The positions of all GPUs.
-    fn all_gpus(&self) -> Vec<usize> {
-        (0..self.gpus.len()).collect()
-    }
-
-    /// The environment in the form of a kpack runtime.
-    fn environment(&self) -> Environment {
-        Environment::of(|name| self.variables.get(&OsString::from(name)).cloned())
     }
 
     /// The look-up of a library for the GPUs at these positions, as far as their code can be loaded. What the others take is
@@ -185,12 +134,10 @@ impl Question {
                 .follows(format!("a {gpu} calls itself {device}; --target with features asks for other settings"));
         }
         device::model(&device, &mut lookup.evidence);
-        match library {
+        let cause = match library {
             Library::Split(split) => {
                 split::look_up(file, split, &wrappers, &device, self, &mut lookup);
-                if let Some(cause) = runtime::judge(file, self, &mut lookup) {
-                    lookup.fail(cause);
-                }
+                runtime::judge(file, self, &mut lookup)
             }
             Library::Held(code, assembly) => {
                 if let Some(assembly) = assembly {
@@ -199,61 +146,12 @@ impl Question {
                 held::look_up(code, assembly.as_deref(), self.wrapper, &device, &mut lookup);
                 lookup.is_optional &= !self.paths.contains(&file.path);
                 let split = assembly.as_deref().filter(|_| form == CodePlace::Split);
-                let cause = split.and_then(|assembly| runtime::judge_own(assembly.runtime.as_ref(), &mut lookup));
-                if let Some(cause) = cause {
-                    lookup.fail(cause);
-                }
+                split.and_then(|assembly| runtime::judge_own(assembly.runtime.as_ref(), &mut lookup))
             }
+        };
+        if let Some(cause) = cause {
+            lookup.fail(cause);
         }
         Some(lookup)
     }
-
-    /// The name of a GPU with its features in their default state, modified by `HSA_XNACK`.
-    fn device_of(&self, gpu: &TargetId) -> TargetId {
-        if gpu.features().len() > 0 || gpu.is_generic() {
-            return gpu.clone();
-        }
-        let wants_xnack = self.variables.get(&OsString::from("HSA_XNACK")).is_some_and(|value| value == "1");
-        gpu.default_device(wants_xnack)
-    }
-}
-
-impl Library {
-    /// Where its code is.
-    fn form(&self) -> CodePlace {
-        match self {
-            Self::Split(_) => CodePlace::Split,
-            Self::Held(code, _) => code.form,
-        }
-    }
-
-    fn wrapper_count(&self) -> usize {
-        match self {
-            Self::Split(split) => split.wrappers.len(),
-            Self::Held(code, _) => code.wrappers.len(),
-        }
-    }
-
-    fn presence(&self) -> Presence {
-        match self {
-            Self::Held(_, Some(assembly)) => assembly.presence(),
-            Self::Held(_, None) | Self::Split(_) => Presence::Installed,
-        }
-    }
-}
-
-fn open(path: &Path, resources: &Arc<Resources>) -> anyhow::Result<Option<Library>> {
-    let content = open_file(path, resources)?;
-    if begins_code(&*content) {
-        return Ok(None);
-    }
-    if let Some(split) = SplitBinary::read(&content).map_err(error::at(path))? {
-        return match split.damage {
-            Some(reason) => Err(error::at(path)(reason)),
-            None => Ok(Some(Library::Split(split))),
-        };
-    }
-    let Some(binary) = FatBinary::scan(&content).map_err(error::at(path))? else { return Ok(None) };
-    let code = LibraryCode::of_fat(EntryPath::root(), &content, &binary, resources).map_err(error::at(path))?;
-    Ok(code.map(|code| Library::Held(code, None)))
 }

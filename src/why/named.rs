@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::answer::{DatabaseLookup, FoundCause};
-use super::assembled::{self, AssembledFiles, AssemblyQuestion, GivenWheel};
+use super::assembled::{self, AssembledFiles, GivenWheel};
 use super::cause::Cause;
 use super::error;
 use super::found::{FoundLookups, SeenFiles};
 use super::libraries::{self, LibraryFile};
-use super::{Library, Question, open};
+use super::library::{Library, open};
+use super::question::Question;
 use crate::artifact::FoundArtifacts;
 use crate::coverage::{CauseKind, CoveredDatabase, DatabaseAnswer, LibraryCode, Trail};
 use crate::database::Handler;
@@ -113,10 +115,10 @@ impl Question {
             Named::Artifacts(artifacts) if artifacts.has_any() => {
                 self.look_up_artifacts(path, artifacts, gpus, found)?;
             }
-            Named::Image(image) => self.add(gpus, found, |question| assembled::of_image(image, question)),
-            Named::Tar | Named::Zip => self.add(gpus, found, |question| assembled::of_packed(path, question)),
+            Named::Image(image) => self.add(assembled::of_image(image, self), gpus, found),
+            Named::Tar | Named::Zip => self.add(assembled::of_packed(path, self), gpus, found),
             Named::Remote if self.paths.len() > 1 => named.check_local(path)?,
-            Named::Remote => self.add(gpus, found, |question| assembled::of_remote(path, question)),
+            Named::Remote => self.add(assembled::of_remote(path, self), gpus, found),
             Named::Archive | Named::Bundle | Named::CodeObject => {
                 let content = open_file(path, resources)?;
                 let at = EntryPath::root;
@@ -177,9 +179,8 @@ impl Question {
             let is_below = |library: &&LibraryFile| library.paths().any(|path| path.starts_with(&real));
             // Without libraries it may be a device part, which has archives.
             if !with_code.iter().any(is_below) {
-                self.add(gpus, found, |question| {
-                    Ok(AssembledFiles { seen: SeenFiles::default(), ..assembled::of_directory(directory, question)? })
-                });
+                let assembled = assembled::of_directory(directory, self);
+                self.add(assembled.map(|it| AssembledFiles { seen: SeenFiles::default(), ..it }), gpus, found);
             }
         }
     }
@@ -199,14 +200,14 @@ impl Question {
         let labels: Vec<_> = wheels.iter().map(GivenWheel::label).collect();
         for set in installed_together(&labels) {
             let set: Vec<_> = set.iter().filter_map(|label| wheels.iter().find(|it| it.path == label.path)).collect();
-            match self.assembled(|question| assembled::of_wheels(&set, &unread, question)) {
+            match assembled::of_wheels(&set, &unread, self) {
                 Err(error) if matches!(error.downcast_ref(), Some(WheelsError::Version { .. })) => {
                     let reason = format!("these wheels cannot be installed together: {error}");
                     let cause = Cause::new(CauseKind::PackageVersion, reason, None);
                     let paths = set.iter().map(|wheel| wheel.path.display().to_string()).collect();
                     found.causes.push(FoundCause { cause, targets: self.names(gpus), paths });
                 }
-                files => self.add_assembled(files, gpus, found),
+                files => self.add(files, gpus, found),
             }
         }
     }
@@ -224,7 +225,7 @@ impl Question {
             let parts = split.parts_for(gpu);
             let (view, wheels) = (split.view_for(&device), split.thin_wheels_for(&device));
             if split.has_host || view.is_none() && wheels.is_empty() && !parts.is_empty() {
-                self.add(&gpus, found, |question| assembled::of_parts(split, &parts, question));
+                self.add(assembled::of_parts(split, &parts, self), &gpus, found);
             } else if let Some(view) = view {
                 self.look_up_installed(&[view], &gpus, found);
             } else if wheels.is_empty() {
@@ -250,33 +251,15 @@ impl Question {
         for component in InstalledComponent::all(path, artifacts)? {
             match component.directory() {
                 Some(directory) => places.push(directory.to_owned()),
-                None => self.add(gpus, found, |question| assembled::of_component(path, &component, question)),
+                None => self.add(assembled::of_component(path, &component, self), gpus, found),
             }
         }
         self.look_up_installed(&places, gpus, found);
         Ok(())
     }
 
-    /// What is put together, for the GPUs as they call themselves.
-    fn assembled(
-        &self,
-        assemble: impl FnOnce(&AssemblyQuestion<'_>) -> anyhow::Result<AssembledFiles>,
-    ) -> anyhow::Result<AssembledFiles> {
-        let devices: Vec<_> = self.gpus.iter().map(|gpu| self.device_of(gpu)).collect();
-        let is_wanted = |path: &Path| self.is_wanted(path);
-        assemble(&AssemblyQuestion { devices: &devices, is_wanted: &is_wanted, resources: &self.resources })
-    }
-
-    fn add(
-        &self,
-        gpus: &[usize],
-        found: &mut FoundLookups,
-        assemble: impl FnOnce(&AssemblyQuestion<'_>) -> anyhow::Result<AssembledFiles>,
-    ) {
-        self.add_assembled(self.assembled(assemble), gpus, found);
-    }
-
-    fn add_assembled(&self, assembled: anyhow::Result<AssembledFiles>, gpus: &[usize], found: &mut FoundLookups) {
+    /// Looks up what is put together.
+    fn add(&self, assembled: anyhow::Result<AssembledFiles>, gpus: &[usize], found: &mut FoundLookups) {
         let assembled = match assembled {
             Ok(assembled) => assembled,
             Err(error) => return found.fail(&error),
@@ -289,11 +272,11 @@ impl Question {
             let of_gpu = |gpu: &usize| self.of_database(path, database, self.gpus.get(*gpu)?);
             found.databases.extend(gpus.iter().filter_map(of_gpu).filter(|lookup| is_first || !lookup.found));
         }
-        for file in assembled.files.into_iter().filter(|file| self.is_wanted(&file.path)) {
-            match file.code {
+        for (path, code) in assembled.files.into_iter().filter(|(path, _)| self.is_wanted(path)) {
+            match code {
                 Ok(code) => {
-                    let library = Library::Held(code, Some(file.assembly));
-                    let lookups = self.look_up_whole(&LibraryFile::at(file.path), &library, gpus, found);
+                    let library = Library::Held(code, Some(Arc::clone(&assembled.assembly)));
+                    let lookups = self.look_up_whole(&LibraryFile::at(path), &library, gpus, found);
                     found.add(lookups);
                 }
                 Err(error) => found.fail(&error),
@@ -329,11 +312,6 @@ impl Question {
             not_built,
             evidence: Trail::default(),
         })
-    }
-
-    /// Whether the question is about files of this name.
-    pub(super) fn is_wanted(&self, path: &Path) -> bool {
-        self.binary.as_ref().is_none_or(|name| path.file_name() == Some(name.as_ref()))
     }
 }
 

@@ -1,11 +1,9 @@
 //! From where an installed package came: `direct_url.json` (PEP 610), or what pip and uv are configured to use.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use percent_encoding::percent_decode_str;
 use serde::Deserialize;
+use url::Url;
 
 use crate::disk;
 use crate::memory::Parser;
@@ -102,10 +100,7 @@ pub(super) fn directory_of(source: &str) -> Option<PathBuf> {
 
 /// The path of a `file:` URL.
 fn file_of(url: &str) -> Option<PathBuf> {
-    let path = url.strip_prefix("file://")?;
-    let path = path.strip_prefix("localhost").unwrap_or(path);
-    let decoded = percent_decode_str(path).collect();
-    Some(PathBuf::from(OsString::from_vec(decoded))).filter(|path| path.is_absolute())
+    Url::parse(url).ok().filter(|url| url.scheme() == "file")?.to_file_path().ok()
 }
 
 /// A URL without the user and the password in it, which must not be printed.
@@ -129,11 +124,8 @@ fn configured(prefix: Option<&Path>, is_uv: bool) -> Vec<String> {
     let files = configuration_files(prefix, is_uv);
     let texts = files.into_iter().filter_map(|file| disk::read_to_string(&file, Parser::Text).ok());
     let of_files = texts.flat_map(|text| sources(&text));
-    let is_private = |source: &String| {
-        let host = without_password(source);
-        let host = host.split_once("://").map(|(_, rest)| rest.split(['/', ':']).next().unwrap_or_default().to_owned());
-        host.is_none_or(|host| !PUBLIC.contains(&host.as_str()))
-    };
+    let is_public = |url: Url| url.host_str().is_some_and(|host| PUBLIC.contains(&host));
+    let is_private = |source: &String| !Url::parse(source).is_ok_and(is_public);
     unnamed.chain(of_files).filter(is_private).map(|source| without_password(&source)).collect()
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use std::sync::Arc;
 use anyhow::ensure;
 
 use super::error::WhyError;
-use super::open;
+use super::library::open;
 use crate::disk;
 use crate::memory::Parser;
 use crate::resources::Resources;
@@ -26,32 +25,8 @@ pub(crate) struct Process {
     pub variables: BTreeMap<OsString, OsString>,
     /// The files that it has mapped.
     pub mapped: Vec<PathBuf>,
-    /// Libraries that it has mapped and that are not at their paths.
-    pub gone: Vec<GoneLibrary>,
-}
-
-/// A library that a process has mapped and that is not at its path, so that it cannot be examined as the runtime of the process
-/// does.
-#[derive(Clone, Debug)]
-pub(crate) struct GoneLibrary {
-    process: u32,
-    path: PathBuf,
-    is_deleted: bool,
-}
-
-impl fmt::Display for GoneLibrary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { process, path, is_deleted } = self;
-        write!(f, "{}: ", path.display())?;
-        if *is_deleted {
-            write!(
-                f,
-                "deleted or replaced since process {process} loaded it, as by an upgrade; restart the program, and ask again"
-            )
-        } else {
-            write!(f, "process {process} has it in another root; ask there (nsenter --mount --root --target {process})")
-        }
-    }
+    /// Why libraries that it has mapped cannot be examined as its runtime does: they are not at their paths.
+    pub gone: Vec<String>,
 }
 
 impl Process {
@@ -87,7 +62,16 @@ impl Process {
         let deleted = name.strip_suffix(DELETED);
         let path = deleted.map_or(path, |name| PathBuf::from(OsStr::from_bytes(name)));
         if (deleted.is_some() || !path.exists()) && has_code(mapped, &path, resources) {
-            self.gone.push(GoneLibrary { process, path, is_deleted: deleted.is_some() });
+            let why = if deleted.is_some() {
+                format!(
+                    "deleted or replaced since process {process} loaded it, as by an upgrade; restart the program, and ask again"
+                )
+            } else {
+                format!(
+                    "process {process} has it in another root; ask there (nsenter --mount --root --target {process})"
+                )
+            };
+            self.gone.push(format!("{}: {why}", path.display()));
         }
     }
 }

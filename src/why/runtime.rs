@@ -4,10 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Question;
 use super::cause::Cause;
 use super::libraries::LibraryFile;
 use super::lookup::Lookup;
+use super::question::Question;
 use crate::binary::Imports;
 use crate::coverage::CauseKind;
 use crate::loader::{ARCHIVE_LIBRARY, OwnRuntime, RUNTIME, RuntimeNames, SearchDirectory, is_library};
@@ -37,7 +37,7 @@ pub(super) fn judge(library: &LibraryFile, question: &Question, lookup: &mut Loo
         lookup.evidence.saw(format!("{}: a HIP runtime that {what}", found.display()));
         return None;
     };
-    let what = if names.reads_archives() { "reads archives" } else { "does not read archives" };
+    let what = reading(names.reads_archives());
     let text = format!("the process {how} {}, which {what} (by the symbols in it)", found.display());
     if loaded.is_some() {
         lookup.evidence.saw(text);
@@ -66,8 +66,10 @@ pub(super) fn judge_own(runtime: Option<&OwnRuntime>, lookup: &mut Lookup) -> Op
     let Some(OwnRuntime { path, reads_archives }) = runtime else {
         return none("in it", lookup);
     };
-    let what = if *reads_archives { "reads archives" } else { "does not read archives" };
-    lookup.evidence.follows(format!("a process would load {path} of it, which {what} (by the symbols in it)"));
+    lookup.evidence.follows(format!(
+        "a process would load {path} of it, which {} (by the symbols in it)",
+        reading(*reads_archives)
+    ));
     (!reads_archives).then(|| too_old(path.as_path()))
 }
 
@@ -76,6 +78,10 @@ fn none(place: &str, lookup: &mut Lookup) -> Option<Cause> {
     lookup.lacks_runtime = true;
     lookup.evidence.follows(format!("no {RUNTIME}* is {place}; {OLD_RUNTIME}"));
     None
+}
+
+fn reading(reads_archives: bool) -> &'static str {
+    if reads_archives { "reads archives" } else { "does not read archives" }
 }
 
 fn too_old(runtime: &Path) -> Cause {

@@ -154,9 +154,8 @@ mod tests {
         let mut host = "Metadata-Version: 2.1\nName: fat\nVersion: 1.0\n".to_owned();
         let mut packages = Vec::new();
         for gpu in GPUS {
-            host += &format!(
-                "Provides-Extra: device-{gpu}\nRequires-Dist: amd-fat-device-{gpu}==1.0; extra == \"device-{gpu}\"\n"
-            );
+            let requires = format!("Requires-Dist: amd-fat-device-{gpu}==1.0; extra == \"device-{gpu}\"\n");
+            host.extend([format!("Provides-Extra: device-{gpu}\n"), requires]);
             let metadata = format!("Metadata-Version: 2.1\nName: amd-fat-device-{gpu}\nVersion: 2.0\n");
             packages.push((format!("amd_fat_device_{gpu}-2.0.dist-info"), metadata, String::new()));
         }
@@ -182,7 +181,9 @@ mod tests {
             [of_archives, files.version(&library, &device)].map(|cause| cause.unwrap().reason)
         };
         causes(LIBRARIES[0], GPUS[0]);
-        infos.iter().for_each(|info| fs::remove_dir_all(info).unwrap());
+        for info in &infos {
+            fs::remove_dir_all(info).unwrap();
+        }
         for (library, gpu) in LIBRARIES.iter().flat_map(|library| GPUS.map(|gpu| (library, gpu))) {
             for reason in causes(library, gpu) {
                 let begin = format!("the package amd-fat-device-{gpu} is installed in version 2.0, and fat in 1.0");

@@ -1,6 +1,7 @@
 //! Libraries whose wrappers lead to archives.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,14 +13,13 @@ use super::installed::TriedArchives;
 use super::libraries::LibraryFile;
 use super::lookup::Lookup;
 use super::nearby::{NearbyArchives, nearby_archives};
-use super::sites::InstalledFiles;
-use super::{Question, device, installed, kpack_path, part};
+use super::question::Question;
+use super::{device, installed, kpack_path, part};
 use crate::binary::{SplitBinary, SplitWrapper};
 use crate::coverage::{CauseKind, Problem};
 use crate::fatbin::{CODE_BEGINNING, code_problem, damage_by_beginning};
 use crate::gpu::TargetId;
 use crate::kpack::{read_entry, stored_object};
-use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
 use crate::source::open_file;
 
@@ -49,8 +49,7 @@ struct ArchiveSearch<'a> {
     /// The names under which a runtime asks for code, in its order.
     targets: Vec<String>,
     environment: &'a Environment,
-    resources: &'a Arc<Resources>,
-    installed: &'a InstalledFiles,
+    question: &'a Question,
 }
 
 /// Follows wrappers to archives as a runtime does.
@@ -63,7 +62,7 @@ pub(super) fn look_up(
     lookup: &mut Lookup,
 ) {
     lookup.evidence.saw("its device code is in archives");
-    let (environment, resources) = (&question.environment(), &question.resources);
+    let environment = &Environment::of(|name| question.variables.get(&OsString::from(name)).cloned());
     if environment.is_disabled {
         lookup.evidence.saw("ROCM_KPACK_DISABLE is set");
         lookup.fail(Cause::new(
@@ -75,7 +74,7 @@ pub(super) fn look_up(
     }
     let targets: Vec<_> = device.candidates().iter().map(ToString::to_string).collect();
     lookup.evidence.follows(format!("a {device} runs code for {}", targets.join(", ")));
-    let search = ArchiveSearch { file, device, targets, environment, resources, installed: &question.installed };
+    let search = ArchiveSearch { file, device, targets, environment, question };
     if let Err(cause) = search.look_up(split, wrappers, lookup) {
         lookup.fail(cause);
     }
@@ -106,7 +105,7 @@ impl ArchiveSearch<'_> {
             // Of most code objects only the headers are read here. `verify` reads all.
             let read = self.read(open, &key, &target, lookup.with_code == 0).map_err(|error| {
                 let tried = TriedArchives { paths: vec![path], unfit: Some(path) };
-                let of_packages = self.installed.cause(self.file, self.device, &tried, &mut lookup.evidence);
+                let of_packages = self.question.installed.cause(self.file, self.device, &tried, &mut lookup.evidence);
                 let reason = format!("{} is damaged: {key} for {target}: {error}", path.display());
                 Cause::new(CauseKind::ArchiveDamaged, reason, of_packages.and_then(|cause| cause.command))
             })?;
@@ -161,12 +160,12 @@ impl ArchiveSearch<'_> {
         let Some(entry) = archive.find(key, target)? else { return Ok(None) };
         let mut header = Vec::new();
         if is_whole {
-            read_entry(content, archive, &entry, &self.resources.budget, |piece| {
+            read_entry(content, archive, &entry, &self.question.resources.budget, |piece| {
                 header.extend(piece.iter().take(CODE_BEGINNING.saturating_sub(header.len())));
                 Ok(())
             })?;
         } else {
-            let object = stored_object(content, archive, &entry, key, self.resources)?;
+            let object = stored_object(content, archive, &entry, key, &self.question.resources)?;
             header =
                 object.content().beginning(CODE_BEGINNING).map_err(|error| Error::Read(io::Error::other(error)))?;
         }
@@ -187,7 +186,22 @@ impl ArchiveSearch<'_> {
     }
 
     fn candidate(&self, path: PathBuf) -> ArchiveCandidate {
-        ArchiveCandidate::at(path, self.file, self.resources)
+        let Some(place) = self.file.found_at(&path) else {
+            return ArchiveCandidate { path, state: SplitState::Absent };
+        };
+        let opened = ArchiveFile::open(&place).and_then(Archive::open).and_then(|archive| {
+            archive.index()?;
+            let content = open_file(&place, &self.question.resources);
+            let content = content.map_err(|error| Error::Read(io::Error::other(error)))?;
+            Ok(OpenArchive { archive, content })
+        });
+        let state = match opened {
+            Ok(open) => SplitState::Open(Box::new(open)),
+            Err(Error::FileNotFound) => SplitState::Absent,
+            Err(Error::Read(error)) if error.kind() == ErrorKind::PermissionDenied => SplitState::Denied,
+            Err(error) => SplitState::Broken(error.to_string()),
+        };
+        ArchiveCandidate { path, state }
     }
 
     /// The archives that a runtime tries, without duplicates.
@@ -291,15 +305,16 @@ impl ArchiveSearch<'_> {
             paths: candidates.iter().map(|it| &*it.path).collect(),
             unfit: broken.as_ref().map(|it| it.0.as_path()).or(unfit.map(|it| &*it.path)),
         };
-        let of_packages = self.installed.cause(self.file, device, &tried, &mut lookup.evidence);
+        let of_packages = self.question.installed.cause(self.file, device, &tried, &mut lookup.evidence);
         let command = of_packages.as_ref().and_then(|cause| cause.command.clone());
         if let Some((_, reason)) = broken {
             return Cause::new(CauseKind::ArchiveDamaged, reason, command);
         }
         if let Some(offering) = offering {
             let known = of_packages.filter(|cause| cause.kind == CauseKind::PackageVersion);
-            return known
-                .unwrap_or_else(|| self.installed.lacking_key(path, &offering.path, key.unwrap_or("it"), command));
+            return known.unwrap_or_else(|| {
+                self.question.installed.lacking_key(path, &offering.path, key.unwrap_or("it"), command)
+            });
         }
         if let Some(unfit) = unfit {
             let names = unfit.archive().map(|archive| archive.targets().join(", ")).unwrap_or_default();
@@ -315,17 +330,13 @@ impl ArchiveSearch<'_> {
     /// Why none of the `existing` archives is tried, by the targets in their names.
     fn cause_of_names(&self, existing: &NearbyArchives, of_packages: Option<Cause>) -> Cause {
         let device = self.device;
-        if let Some(unserved) = device::unserved(device, &existing.targets.iter().collect()) {
-            return unserved;
-        }
         // Earlier versions named archives after modes that target IDs cannot name.
         if let Some(code) = existing.targets.iter().find(|code| device.candidates().contains(code)) {
             let reason =
                 format!("there is an archive for {code}, but no runtime looks for its name; split the library again");
             return Cause::new(CauseKind::ArchiveName, reason, None);
         }
-        let causes = [device::other_mode, device::unfound];
-        if let Some(cause) = causes.iter().find_map(|cause| cause(device, &existing.targets.iter().collect())) {
+        if let Some(cause) = device::cause(device, &existing.targets.iter().collect()) {
             return cause;
         }
         let names: Vec<_> = existing.targets.iter().map(ToString::to_string).collect();
@@ -353,22 +364,6 @@ fn marker(wrapper: &SplitWrapper) -> Result<Marker, String> {
 }
 
 impl ArchiveCandidate {
-    fn at(path: PathBuf, library: &LibraryFile, resources: &Arc<Resources>) -> Self {
-        let Some(place) = library.found_at(&path) else { return Self { path, state: SplitState::Absent } };
-        let opened = ArchiveFile::open(&place).and_then(Archive::open).and_then(|archive| {
-            archive.index()?;
-            let content = open_file(&place, resources).map_err(|error| Error::Read(io::Error::other(error)))?;
-            Ok(OpenArchive { archive, content })
-        });
-        let state = match opened {
-            Ok(open) => SplitState::Open(Box::new(open)),
-            Err(Error::FileNotFound) => SplitState::Absent,
-            Err(Error::Read(error)) if error.kind() == ErrorKind::PermissionDenied => SplitState::Denied,
-            Err(error) => SplitState::Broken(error.to_string()),
-        };
-        Self { path, state }
-    }
-
     fn open(&self) -> Option<&OpenArchive> {
         let SplitState::Open(open) = &self.state else { return None };
         Some(open)

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::found::FoundLookups;
 use super::libraries::LibraryFile;
-use super::{Library, Question};
+use super::library::Library;
+use super::question::Question;
 use crate::binary::FileCode;
 use crate::coverage::{LibraryCode, together};
 use crate::devicecode::{UnpackedFile, code_by_name, files_behind, unpacked};

@@ -14,8 +14,9 @@ use super::cause::Cause;
 use super::installed::TriedArchives;
 use super::installer::is_read_only;
 use super::libraries::LibraryFile;
+use super::library::Library;
 use super::lookup::{Lookup, OfDatabase};
-use super::{Library, Question};
+use super::question::Question;
 use crate::coverage::{
     CauseKind, CodePlace, DatabasePlace, DatabaseSearch, DiskFiles, LoadedLibrary, LookupEvidence, Problem, Severity,
     Trail, serves,
@@ -32,10 +33,11 @@ struct ExaminedDatabase<'a> {
     reader: &'static DatabaseReader,
     library: &'a LibraryFile,
     /// The directories under whose names the library may be loaded.
-    directories: Vec<PathBuf>,
+    directories: &'a [PathBuf],
     device: TargetId,
     /// Whether the library has code of its own for the GPU.
     has_code: bool,
+    files: DiskFiles<'a>,
 }
 
 impl Question {
@@ -87,13 +89,12 @@ impl Question {
         let examine = |gpu: &TargetId| {
             let device = self.device_of(gpu);
             let own = lookups.iter().find(|it| it.target == device.to_string());
-            if own.is_some_and(|it| it.cause.is_some()) {
-                return None;
-            }
             let has_code = own.is_some_and(|it| it.with_code > 0);
-            let (library, directories) = (file, directories.clone());
-            let examined = ExaminedDatabase { question: self, handler, reader, library, directories, device, has_code };
-            examined.look_up()
+            let (question, library, directories) = (self, file, &*directories);
+            let files = DiskFiles { root: &file.root, resources: &self.resources };
+            let examined =
+                ExaminedDatabase { question, handler, reader, library, directories, device, has_code, files };
+            if own.is_some_and(|it| it.cause.is_some()) { None } else { examined.look_up() }
         };
         gpus.iter().filter_map(|&number| self.gpus.get(number)).filter_map(examine).collect()
     }
@@ -110,8 +111,8 @@ fn entry_path(path: &Path) -> Option<EntryPath> {
 
 impl ExaminedDatabase<'_> {
     fn look_up(&self) -> Option<DatabaseLookup> {
-        let place = DatabasePlace::of(self.reader, &self.loaded(), &self.files(), &self.question.variables)?;
-        if !self.search(&self.files(), &place).is_there() {
+        let place = DatabasePlace::of(self.reader, &self.loaded(), &self.files, &self.question.variables)?;
+        if !self.search(&place).is_there() {
             return None;
         }
         let mut lookup = DatabaseLookup {
@@ -126,7 +127,7 @@ impl ExaminedDatabase<'_> {
         };
         lookup.evidence.follows(format!("{how} ({})", self.reader.source));
         let mut evidence = LookupEvidence::default();
-        let problem = self.look_up_at(&place, &mut evidence);
+        let problem = self.search(&place).look_up(&mut evidence);
         lookup.directory = evidence.directory;
         lookup.evidence.extend(evidence.trail);
         let Some(problem) = problem else {
@@ -156,7 +157,7 @@ impl ExaminedDatabase<'_> {
     }
 
     fn loaded(&self) -> LoadedLibrary<'_> {
-        LoadedLibrary { path: &self.library.path, directories: &self.directories }
+        LoadedLibrary { path: &self.library.path, directories: self.directories }
     }
 
     /// Whether the question is about this library, rather than about a directory.
@@ -164,29 +165,21 @@ impl ExaminedDatabase<'_> {
         self.handler != Handler::Miopen && self.question.has_named(self.library)
     }
 
-    fn files(&self) -> DiskFiles<'_> {
-        DiskFiles { root: &self.library.root, resources: &self.question.resources }
-    }
-
-    fn search<'a>(&'a self, files: &'a DiskFiles<'_>, place: &'a DatabasePlace) -> DatabaseSearch<'a> {
-        let (library, device, resources) = (&*self.library.path, &self.device, &self.question.resources);
-        DatabaseSearch { handler: self.handler, library, place, device, files, resources }
-    }
-
-    /// Follows the library in a directory.
-    fn look_up_at(&self, place: &DatabasePlace, evidence: &mut LookupEvidence) -> Option<Problem> {
-        self.search(&self.files(), place).look_up(evidence)
+    /// The search in a directory.
+    fn search<'a>(&'a self, place: &'a DatabasePlace) -> DatabaseSearch<'a> {
+        let Self { handler, library, ref device, ref files, question, .. } = *self;
+        let (library, resources) = (&*library.path, &question.resources);
+        DatabaseSearch { handler, library, place, device, files, resources }
     }
 
     /// Whether a directory has what the GPU needs.
     fn is_complete(&self, place: &DatabasePlace) -> bool {
-        let mut ignored = LookupEvidence::default();
-        self.look_up_at(place, &mut ignored).is_none()
+        self.search(place).look_up(&mut LookupEvidence::default()).is_none()
     }
 
     /// The cause of a problem, and whether it explains what was built for the GPU and is not there.
     fn explain(&self, problem: Problem, place: &DatabasePlace) -> (Cause, bool) {
-        let near = DatabasePlace::near(self.reader, &self.loaded(), &self.files()).filter(|near| near != place);
+        let near = DatabasePlace::near(self.reader, &self.loaded(), &self.files).filter(|near| near != place);
         if let (Some(variable), Some(near)) = (place.variable, near)
             && problem.kind != CauseKind::DatabaseVariable
             && self.is_complete(&near)
