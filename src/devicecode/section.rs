@@ -30,12 +30,12 @@ mod tests {
 
     #[test]
     fn sections_of_object_files_name_their_code() {
+        use DeviceForm::{Bitcode, NvidiaFatbin, Sycl};
         let found = |id: &str| {
             let code = code_of_section(format!("__CLANG_OFFLOAD_BUNDLE__{id}\0.text\0").as_bytes())?;
             let target = code.code.first().and_then(|(target, _)| Some(target.as_ref()?.to_string()));
             Some((code.form, target.unwrap_or_default()))
         };
-        use DeviceForm::{Bitcode, NvidiaFatbin, Sycl};
         for (id, form, target) in [
             ("hip-amdgcn-amd-amdhsa--gfx90a:xnack+", Bitcode, "gfx90a:xnack+"),
             ("hipv4-amdgcn-amd-amdhsa--gfx9-4-generic", Bitcode, "gfx9-4-generic"),
