@@ -45,7 +45,7 @@ pub(crate) fn read(path: &Path, parser: Parser) -> io::Result<WholeFile> {
     let (file, metadata) = open(path)?;
     // Files of procfs and sysfs have the size 0, and others may grow meanwhile.
     let is_generated = metadata.len() == 0;
-    let length = if is_generated { GENERATED } else { metadata.len() };
+    let length = if is_generated { GENERATED.min(parser.ceiling()) } else { metadata.len() };
     WholeFile::new(parser, length, |bytes| {
         bytes.clear();
         let read = file.take(length).read_to_end(bytes)? as u64;
@@ -91,6 +91,10 @@ mod tests {
         assert_eq!(read_to_string(&path, Parser::Text).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         // Its size is 0.
         assert!(!read_to_string(Path::new("/proc/self/stat"), Parser::Text).unwrap().is_empty());
+        file.set_len(0).unwrap();
+        for parser in Parser::all() {
+            assert!(read(&path, parser).unwrap().is_empty(), "{parser:?}");
+        }
     }
 
     #[test]
