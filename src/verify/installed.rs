@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::resources::Resources;
-use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind, in_root, open_one_of, root_of};
+use crate::source::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, in_root, open_one_of, root_of};
 use crate::wheel;
 
 /// The `*.data` directories of the wheels in a part. Installations have none, but their RECORDs and merged views may.
@@ -52,8 +52,10 @@ pub(super) fn follow_links_to_caches(input: &mut Input, resources: &Arc<Resource
             continue;
         }
         let place = in_root(&input.location.join(entry.path.as_path()), root_of(&input.location));
-        if let Some(Ok(content)) = place.map(|place| open_one_of(&files, &place, resources)) {
+        let Some(place) = place else { continue };
+        if let (Ok(content), Ok(found)) = (open_one_of(&files, &place, resources), place.metadata()) {
             entry.kind = EntryKind::File { content, link_group: None };
+            entry.attributes = Attributes::of(&found);
         }
     }
 }

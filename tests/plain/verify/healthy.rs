@@ -103,6 +103,18 @@ fn directories_behind_symlinks() {
     clean(site.path(), None);
 }
 
+/// Installers that save space make symlinks to the files of their caches. The mode of a symlink is always 0777.
+#[test]
+fn files_behind_symlinks() {
+    let fat = fat();
+    let (site, store) = (site(fat.path(), &[]), tempfile::tempdir().unwrap());
+    let (installed, stored) = (site.path().join("fat/version.py"), store.path().join("version.py"));
+    fs::copy(&installed, &stored).unwrap();
+    fs::remove_file(&installed).unwrap();
+    symlink(&stored, &installed).unwrap();
+    clean(site.path(), Some(fat.path()));
+}
+
 /// The libraries of a fat wheel need not have code for each GPU of its databases. Without a manifest, archives may be lost.
 #[test]
 fn a_gpu_with_databases_only() {
