@@ -15,6 +15,7 @@ use crate::wheel::{Metadata, accepts, normalise, part_in, replaced_distribution}
 /// Checks that each distribution that another one needs exists in the right version.
 pub(super) fn check(distributions: &[Distribution<'_>], are_wheels: bool, choices: &Choices, findings: &Findings) {
     check_hosts(distributions, are_wheels, findings);
+    check_declared(distributions, findings);
     let mut existing = BTreeMap::<String, BTreeSet<&str>>::new();
     for (name, version) in distributions.iter().filter_map(Distribution::name) {
         existing.entry(name).or_default().insert(version);
@@ -78,6 +79,21 @@ fn check_hosts(distributions: &[Distribution<'_>], are_wheels: bool, findings: &
             } else {
                 findings.note(format!("{}: {reason}", host.label()));
             }
+        }
+    }
+}
+
+/// Reports extras of host distributions that require device distributions and are not declared. pip leaves an undeclared extra out with a
+/// warning (Core metadata specifications, "Provides-Extra").
+fn check_declared(distributions: &[Distribution<'_>], findings: &Findings) {
+    for host in distributions.iter().filter(|it| it.role == Role::Host) {
+        let Some(metadata) = &host.metadata else { continue };
+        let (own, declared) = (metadata.own_extras(), metadata.extras());
+        let used = devices(metadata).into_keys().filter_map(|target| own.of_split(&target));
+        let undeclared: Vec<_> = used.filter(|extra| !declared.contains(extra)).collect();
+        if !undeclared.is_empty() {
+            let reason = format!("its METADATA has no Provides-Extra for {}", enumerate(&undeclared));
+            findings.add(Rule::HostRequirements, host.label(), reason);
         }
     }
 }
