@@ -218,6 +218,7 @@ impl<'a> InputDatabases<'a> {
             _ => None,
         };
         let of_targets = targets.map(|targets| targets.iter().cloned().map(Arch::Target).collect());
+        let code = if of_targets.is_none() { code.map(|code| in_named_mode(code?, arch)) } else { code };
         let archs = of_targets.unwrap_or_else(|| vec![arch.clone()]);
         FileOfDatabase { path, archs, code }
     }
@@ -273,6 +274,16 @@ impl<'a> InputDatabases<'a> {
         let below = directory.join(device.processor());
         let directory = if files.list(&below).is_ok() { &*below } else { directory };
         missing_of_lazy(handler, directory, device.processor(), &files)
+    }
+}
+
+/// The code of a file, unless its name says that it is for another mode than all of its code.
+fn in_named_mode(code: CodeFile, arch: &Arch) -> Result<CodeFile, String> {
+    match (arch, code.targets.first()) {
+        (Arch::Target(named), Some(first)) if code.targets.iter().all(|target| named.contradicts(target)) => {
+            Err(format!("it is code for {first}"))
+        }
+        _ => Ok(code),
     }
 }
 

@@ -301,7 +301,9 @@ impl DatabaseSearch<'_> {
     /// Checks the header of a code object.
     fn check_code(&self, path: &Path) -> Option<Problem> {
         let candidates = self.device.candidates();
-        let is_own = |target: &TargetId| candidates.iter().any(|it| it.processor() == target.processor());
+        let is_own = |target: &TargetId| {
+            candidates.iter().any(|it| it.processor() == target.processor()) && !self.device.contradicts(target)
+        };
         let damage = match code_state(self.files, path, self.device, self.resources) {
             CodeState::Denied => return Some(self.denied(path, path.parent().unwrap_or(path))),
             CodeState::Damaged(reason) => format!("is damaged: {reason}"),
