@@ -9,7 +9,7 @@ use anyhow::anyhow;
 
 use super::error::NotUnderstood;
 use super::form::{Named, NamedPath, recognise};
-use super::site::{Site, outside};
+use super::site::{Site, outside, sites_of};
 use super::split::SplitDirectory;
 use super::wheels::{WheelDirectory, is_unpacked_wheel};
 use crate::image;
@@ -17,7 +17,7 @@ use crate::join::{self, SeveralWheels, WheelsError};
 use crate::packages::InstalledComponent;
 use crate::remote::RemoteProblem;
 use crate::resources::Resources;
-use crate::source::{EntryPath, Input, SourceError};
+use crate::source::{DirectoryListing, EntryPath, Input, SourceError};
 use crate::split::{HOST, STATEMENT};
 use crate::text::some_of;
 use crate::view::REPORTS;
@@ -159,8 +159,9 @@ impl OpenedResult<()> {
     /// Notes the sites outside of an environment.
     fn note_added(&mut self, sites: &[Site]) {
         let added = sites.iter().filter(|site| site.is_added);
-        let note =
-            |site: &Site| format!("{}: added by a .pth file, and not looked into; name it, too", site.path.display());
+        let note = |site: &Site| {
+            format!("{}: added by a .pth file, and not looked into; name it alone for that", site.path.display())
+        };
         self.notes.extend(added.map(note));
     }
 
@@ -280,6 +281,15 @@ pub fn statements_in(input: &Input) -> impl Iterator<Item = &EntryPath> {
 /// Whether a path is the place of the statement of a split.
 pub fn is_statement(path: &EntryPath) -> bool {
     path.name() == STATEMENT.as_bytes() && path.parent().is_some_and(|it| it.name() == REPORTS.as_bytes())
+}
+
+/// Fails if `.pth` files of an environment in which nothing was found add directories outside of it.
+pub fn check_sites(environment: &Input) -> anyhow::Result<()> {
+    let Some(path) = environment.directory() else { return Ok(()) };
+    let sites = outside(path, &sites_of(&DirectoryListing::read(path)?)?);
+    let Some(first) = sites.first().map(|site| site.display().to_string()) else { return Ok(()) };
+    let (path, what, number) = (path.to_owned(), "directories added by .pth files", sites.len());
+    Err(NotUnderstood::NotLookedInto { path, what, number, first }.into())
 }
 
 /// Fails if an input in which nothing was found has wheels, a split, or symlinks out of it to anything but binaries without device

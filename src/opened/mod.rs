@@ -21,7 +21,7 @@ pub use error::{NotUnderstood, is_not_understood};
 pub use form::{FORMS, FormRow, Named, NamedPath, recognise, recognise_all, recognise_all_unproved};
 pub(crate) use inner::InnerSplits;
 pub use inputs::{
-    OpenedInputs, OpenedResult, check_elsewhere, is_statement, open, open_all, open_apart, split_of_parts,
+    OpenedInputs, OpenedResult, check_elsewhere, check_sites, is_statement, open, open_all, open_apart, split_of_parts,
     statements_in,
 };
 pub use mounted::shows_nothing_of_its_own;

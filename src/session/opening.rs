@@ -77,6 +77,7 @@ impl<S: Stages> Session<'_, S> {
         prepared.plan.check_selection()?;
         if prepared.has_nothing_to_split() {
             opened::check_elsewhere(&prepared.input, self.resources)?;
+            opened::check_sites(&prepared.input)?;
         }
         Ok(prepared)
     }

@@ -258,6 +258,10 @@ fn environments_are_compared_with_their_records() {
         assert_eq!(report.counts.recorded_files.get(), compared);
         let paths: Vec<_> = report.findings.iter().map(|it| it.path.clone()).collect();
         assert_eq!(paths, [other.join("fat/version.py").display().to_string()]);
+        // A split of the environment leaves them out, so that nothing is known of their code.
+        let inspected = assert_cmd::Command::cargo_bin("kpackfs").unwrap().arg("inspect").arg(path).assert().code(5);
+        let said = String::from_utf8_lossy(&inspected.get_output().stderr).into_owned();
+        assert!(said.contains("directories added by .pth files") && said.contains("other"), "{said}");
     }
 }
 
