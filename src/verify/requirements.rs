@@ -10,12 +10,12 @@ use super::rules::Rule;
 use super::stated::StatedPart;
 use crate::gpu::{BundleKey, Level};
 use crate::split::HOST;
-use crate::wheel::{Metadata, accepts, normalise, part_in, replaced_distribution};
+use crate::wheel::{Metadata, accepts, normalise, part_in, pin_of_extra, replaced_distribution, required_name};
 
 /// Checks that each distribution that another one needs exists in the right version.
 pub(super) fn check(distributions: &[Distribution<'_>], are_wheels: bool, choices: &Choices, findings: &Findings) {
     check_hosts(distributions, are_wheels, findings);
-    check_declared(distributions, findings);
+    check_reachable(distributions, findings);
     let mut existing = BTreeMap::<String, BTreeSet<&str>>::new();
     for (name, version) in distributions.iter().filter_map(Distribution::name) {
         existing.entry(name).or_default().insert(version);
@@ -83,19 +83,67 @@ fn check_hosts(distributions: &[Distribution<'_>], are_wheels: bool, findings: &
     }
 }
 
-/// Reports extras of host distributions that require device distributions and are not declared. pip leaves an undeclared extra out with a
-/// warning (Core metadata specifications, "Provides-Extra").
-fn check_declared(distributions: &[Distribution<'_>], findings: &Findings) {
+/// Reports host distributions of which an installer would leave out a device distribution that belongs to them: by an extra that is not
+/// declared, which pip leaves out with a warning (Core metadata specifications, "Provides-Extra"), because none requires it by its version
+/// and an extra alone, or because the extra for all targets lacks it.
+fn check_reachable(distributions: &[Distribution<'_>], findings: &Findings) {
     for host in distributions.iter().filter(|it| it.role == Role::Host) {
-        let Some(metadata) = &host.metadata else { continue };
-        let (own, declared) = (metadata.own_extras(), metadata.extras());
-        let used = devices(metadata).into_keys().filter_map(|target| own.of_split(&target));
-        let undeclared: Vec<_> = used.filter(|extra| !declared.contains(extra)).collect();
+        let (Some(metadata), Some((own, _))) = (&host.metadata, host.name()) else { continue };
+        let say = |reason: String| findings.add(Rule::HostRequirements, host.label(), reason);
+        let devices = distributions.iter().filter(|it| it.role == Role::Device);
+        let devices: BTreeSet<_> =
+            devices.filter(|it| it.host_name().as_ref() == Some(&own)).filter_map(|it| Some(it.name()?.0)).collect();
+        let mut of_extras = BTreeMap::<String, BTreeSet<String>>::new();
+        for (extra, name, _) in metadata.pins_of_extras().filter(|(_, name, _)| devices.contains(name)) {
+            of_extras.entry(extra).or_default().insert(name);
+        }
+        // What is required without an extra is always installed.
+        let always: BTreeSet<_> = metadata.pins().map(|(name, _)| name).collect();
+        for requirement in metadata.requirements().filter(|it| pin_of_extra(it).is_none()) {
+            let name = normalise(required_name(requirement));
+            let marker = requirement.split_once(';').map_or("", |(_, marker)| marker);
+            let has = |extra: &str| of_extras.get(extra).is_some_and(|names| names.contains(&name));
+            let mut extras = extras_in(marker).peekable();
+            // Further requirements do no harm to those of the extras.
+            let is_served = if extras.peek().is_none() {
+                of_extras.values().any(|names| names.contains(&name))
+            } else {
+                extras.all(|extra| has(&extra))
+            };
+            // Variants have markers of their own (PEP 825).
+            let is_right = is_served || always.contains(&name) || marker.contains("variant_");
+            if devices.contains(&name) && !is_right {
+                let reason = "installers may leave it out or take another, since its version and an extra alone do not require it";
+                say(format!("{name}: {reason}: {requirement}"));
+            }
+        }
+        let declared = metadata.extras();
+        let undeclared: Vec<_> = of_extras.keys().filter(|extra| !declared.contains(*extra)).collect();
         if !undeclared.is_empty() {
-            let reason = format!("its METADATA has no Provides-Extra for {}", enumerate(&undeclared));
-            findings.add(Rule::HostRequirements, host.label(), reason);
+            say(format!("its METADATA has no Provides-Extra for {}", enumerate(&undeclared)));
+        }
+        let all: BTreeSet<_> = of_extras.values().flatten().collect();
+        for (extra, names) in of_extras.iter().filter(|(extra, _)| is_of_all(extra)) {
+            let missing: Vec<_> =
+                all.iter().filter(|name| !names.contains(**name) && !always.contains(**name)).collect();
+            if !missing.is_empty() {
+                say(format!("its extra {extra} lacks {}", enumerate(&missing)));
+            }
         }
     }
+}
+
+/// The normalised extras that a marker names.
+fn extras_in(marker: &str) -> impl Iterator<Item = String> {
+    marker.split("extra").skip(1).filter_map(|rest| {
+        let name = rest.trim_start().strip_prefix("==")?.trim_start().strip_prefix(['"', '\''])?;
+        Some(normalise(name.split(['"', '\'']).next()?))
+    })
+}
+
+/// Whether an extra is that of all targets, in one of its spellings.
+fn is_of_all(extra: &str) -> bool {
+    ["all", "device-all"].contains(&extra)
 }
 
 /// Reports host distributions whose METADATA does not name the device distributions that were made with them, or

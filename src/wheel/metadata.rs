@@ -258,10 +258,11 @@ impl Metadata {
 /// The extra, the distribution and the version of a requirement for an extra in exactly one version.
 pub(crate) fn pin_of_extra(line: &str) -> Option<(String, String, &str)> {
     let (requirement, marker) = line.split_once(';')?;
+    let marker = marker.trim().trim_start_matches('(').trim_end_matches(')');
     let (left, right) = marker.split_once("==")?;
     let extra = right.trim().trim_matches(['"', '\'']);
     let is_plain = left.trim() == "extra" && !extra.contains(['"', '\'', ' ']);
-    let (name, version) = requirement.split_once("==").filter(|_| is_plain)?;
+    let (name, version) = requirement.split_once("==").filter(|(_, version)| is_plain && !version.contains(','))?;
     Some((normalise(extra), normalise(name.trim_end_matches(['(', ' '])), version.trim_matches(['=', ')', ' '])))
 }
 

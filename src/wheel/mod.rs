@@ -37,6 +37,7 @@ pub(crate) use gpu_requirements::{GpuRequirement, PartExtra, replaced_distributi
 pub use gpu_requirements::{KnownExtras, Requirements, StatedExtras};
 pub(crate) use installed::{among_data, installed_with, moved};
 pub use installed::{installed, is_elsewhere};
+pub(crate) use metadata::pin_of_extra;
 pub use metadata::{Edited, Metadata};
 pub use name::{WheelName, file_tags, normalise};
 pub use paths::Paths;

@@ -68,8 +68,14 @@ fn metadata_that_is_gone() {
 /// Installers would leave out a device distribution, or install that of another GPU.
 #[test]
 fn extras_of_other_gpus() {
-    let damages: [fn(&str) -> String; 4] = [
+    let damages: [fn(&str) -> String; 8] = [
         |text| text.replacen("Provides-Extra: device-gfx1100\n", "", 1),
+        |text| {
+            text.replacen("extra == \"device-gfx1100\"", "extra == \"device-gfx1100\" and python_version < \"3\"", 1)
+        },
+        |text| text.replacen("amd-fat-device-gfx1100==1.0;", "amd-fat-device-gfx1100!=1.0;", 1),
+        |text| text.replacen("amd-fat-device-gfx1100==1.0;", "amd-fat-device-gfx1100==1.0,<1;", 1),
+        |text| text.replacen("Requires-Dist: amd-fat-device-gfx1100==1.0; extra == \"device-all\"\n", "", 1),
         |text| text.lines().filter(|line| !line.contains("gfx1100")).map(|line| line.to_owned() + "\n").collect(),
         |text| {
             let is_of_extra = |line: &&str| line.contains("extra ==") && line.contains("'device-gfx1100'");
@@ -96,6 +102,27 @@ fn extras_of_other_gpus() {
         agree(site.path(), &[]);
         let found = found(&site);
         assert!(found.contains(&(Rule::HostRequirements, HOST.to_owned())), "{number}: {found:?}");
+    }
+}
+
+/// Every installer follows these.
+#[test]
+fn requirements_in_other_forms_are_sound() {
+    for (old, new) in [
+        ("extra == \"device-gfx1100\"", "(extra == \"device-gfx1100\")"),
+        (
+            "\nRequires-Dist: rocm-bootstrap",
+            "\nRequires-Dist: amd-fat-device-gfx1100==1.0\nRequires-Dist: rocm-bootstrap",
+        ),
+        (
+            "\nRequires-Dist: rocm-bootstrap",
+            "\nRequires-Dist: amd-fat-device-gfx1100==1.0; platform_machine == \"x86_64\"\nRequires-Dist: rocm-bootstrap",
+        ),
+    ] {
+        let site = site(&[]);
+        change(&site.path().join(HOST).join("METADATA"), old, new);
+        agree(site.path(), &[]);
+        assert_eq!(found(&site), [], "{new}");
     }
 }
 
