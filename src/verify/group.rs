@@ -63,7 +63,9 @@ pub(super) fn group(named: &[NamedInput], tools: Tools<'_>) -> anyhow::Result<Ve
     let members = members(&hosts, &devices);
     let mut groups = Vec::new();
     for ((host, members), statement) in hosts.into_iter().zip(&members).zip(statements) {
-        let theirs = members.iter().filter_map(|&at| devices.get(at)).map(|it| Arc::clone(&it.part));
+        let theirs = members.iter().filter_map(|&at| devices.get(at));
+        check_tags(&host, theirs.clone(), findings);
+        let theirs = theirs.map(|it| Arc::clone(&it.part));
         let group: Vec<_> = std::iter::once(Arc::clone(&host.part)).chain(theirs).collect();
         let kind = if group.len() > 1 { PartsKind::Split } else { PartsKind::Installation };
         let mut parts = Parts { statement, ..Parts::new(kind, group) };
@@ -94,6 +96,15 @@ pub(super) fn group(named: &[NamedInput], tools: Tools<'_>) -> anyhow::Result<Ve
         groups.push(Parts::new(PartsKind::Installation, vec![Arc::clone(&device.part)]));
     }
     Ok(groups)
+}
+
+/// Reports device wheels that no installer takes with their host wheel.
+fn check_tags<'a>(host: &PartCandidate, devices: impl Iterator<Item = &'a PartCandidate>, findings: &Findings) {
+    for device in devices.filter(|device| !device.label().fits(host.label())) {
+        let reason =
+            format!("by their file names, no system takes both this wheel and its host wheel {}", host.part.label);
+        findings.add(Rule::DistributionName, device.part.label.clone(), reason);
+    }
 }
 
 /// The positions of the device parts of each host part. A part next to a host part comes before parts of the same name

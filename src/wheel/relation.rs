@@ -29,12 +29,28 @@ impl WheelLabel<'_> {
         }
         let has_tags = |&at: &usize| hosts.get(at).is_some_and(|host| file_tags(host.path) == file_tags(self.path));
         let (same, other): (Vec<_>, Vec<_>) = own.into_iter().partition(has_tags);
-        if same.is_empty() { other } else { same }
+        let own = if same.is_empty() { other } else { same };
+        let is_fitting = |&at: &usize| hosts.get(at).is_some_and(|host| self.fits(*host));
+        let (fitting, other): (Vec<_>, Vec<_>) = own.into_iter().partition(is_fitting);
+        if fitting.is_empty() { other } else { fitting }
     }
 
     /// Whether its file name has the tags of a wheel without code for a system, as device wheels may have.
     fn is_for_all_systems(self) -> bool {
         file_tags(self.path).is_some_and(|(_, [_, abi, platform])| abi == "none" && platform == "any")
+    }
+
+    /// Whether some system takes both wheels, by the tags of their file names (Platform compatibility tags). Wheels for one ABI of
+    /// several Pythons, and files with other names, do.
+    pub fn fits(self, other: WheelLabel<'_>) -> bool {
+        let (Some((_, own)), Some((_, others))) = (file_tags(self.path), file_tags(other.path)) else { return true };
+        let ([own_python, own_abi, own_platform], [python, abi, platform]) = (own, others);
+        let is_general = |abi: &str| abi.split('.').any(|it| matches!(it, "none" | "abi3"));
+        let share = |one: &str, two: &str| one.split('.').any(|it| two.split('.').any(|tag| tag == it));
+        let is_same_system =
+            |one: &str| platform.split('.').any(|two| one == "any" || two == "any" || system(one) == system(two));
+        own_platform.split('.').any(is_same_system)
+            && (is_general(&own_abi) || is_general(&abi) || share(&own_python, &python) && share(&own_abi, &abi))
     }
 
     /// The normalised name of its distribution.
@@ -66,6 +82,17 @@ impl WheelLabel<'_> {
         let name = normalise(&device.name);
         let wanted = host.pins_of_extras().filter(|(_, pinned, _)| *pinned == name).map(|(.., wanted)| wanted);
         wanted.map(|wanted| accepts(wanted, &device.version)).reduce(|one, other| one || other)
+    }
+}
+
+/// The operating system of a platform tag, and the processor on Linux, whatever the C library and its version.
+fn system(platform: &str) -> (&str, &str) {
+    let is_version = |letter: char| letter.is_ascii_digit() || letter == '_';
+    let linux = ["manylinux", "musllinux", "linux"].iter().find_map(|name| platform.strip_prefix(name));
+    match (linux, platform.split_once('_')) {
+        (Some(rest), _) => ("linux", rest.trim_start_matches(is_version)),
+        (None, Some((system @ "macosx", _))) => (system, ""),
+        (None, _) => (platform, ""),
     }
 }
 
@@ -115,6 +142,26 @@ mod tests {
         let lines = requires.iter().map(|line| format!("Requires-Dist: {line}\n")).collect::<Vec<_>>().concat();
         let text = format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{lines}\n");
         Metadata::parse(text.into_bytes(), &EntryPath::new(b"fat.dist-info/METADATA").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn wheels_for_other_systems_do_not_fit() {
+        let label = |path: &'static str| WheelLabel { metadata: None, path: Path::new(path) };
+        for (one, other, expected) in [
+            ("a-1-cp312-cp312-manylinux_2_28_x86_64.whl", "b-1-cp312-cp312-linux_x86_64.whl", true),
+            ("a-1-cp312-cp312-manylinux_2_28_x86_64.whl", "b-1-cp312-cp312-manylinux2014_x86_64.whl", true),
+            ("a-1-cp312-cp312-manylinux_2_28_x86_64.whl", "b-1-cp312-cp312-manylinux_2_28_aarch64.whl", false),
+            ("a-1-cp312-cp312-linux_x86_64.whl", "b-1-cp312-cp312-win_amd64.whl", false),
+            ("a-1-cp312-cp312-linux_x86_64.whl", "b-1-cp310-cp310-linux_x86_64.whl", false),
+            ("a-1-cp313-cp313t-linux_x86_64.whl", "b-1-cp313-cp313-linux_x86_64.whl", false),
+            ("a-1-cp310-abi3-linux_x86_64.whl", "b-1-cp312-cp312-linux_x86_64.whl", true),
+            ("a-1-cp312-cp312-linux_x86_64.whl", "b-1-py3-none-any.whl", true),
+            ("a-1-cp312-cp312-linux_x86_64.manylinux1_i686.whl", "b-1-py3-none-linux_i686.whl", true),
+            ("a-1-cp312-cp312-linux_x86_64.whl", "host", true),
+        ] {
+            assert_eq!(label(one).fits(label(other)), expected, "{one} {other}");
+            assert_eq!(label(other).fits(label(one)), expected, "{other} {one}");
+        }
     }
 
     #[test]

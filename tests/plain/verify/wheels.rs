@@ -94,6 +94,29 @@ fn wheels_in_any_order() {
     assert!(report.findings.iter().all(|finding| finding.check == Check::Lookup), "{:?}", report.findings);
 }
 
+/// No installer takes wheels for two systems together.
+#[test]
+fn wheels_for_two_systems() {
+    let place = wheels("fat", "1.0");
+    let out = place.path().join("wheels");
+    let rename = |from: &str, to: &str| {
+        for path in list(&out) {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            fs::rename(&path, out.join(name.replace(from, to))).unwrap();
+        }
+    };
+    rename("py3-none-any", "cp312-cp312-manylinux_2_28_x86_64");
+    assert_eq!(verify(&list(&out), None, &VerifyOptions::default()).findings, []);
+    let device = list(&out).into_iter().find(|path| path.to_string_lossy().contains("gfx90a")).unwrap();
+    for other in ["cp312-cp312-win_amd64", "cp310-cp310-manylinux_2_28_x86_64", "cp312-cp312-manylinux_2_28_aarch64"] {
+        let renamed = device.to_string_lossy().replace("cp312-cp312-manylinux_2_28_x86_64", other);
+        fs::rename(&device, &renamed).unwrap();
+        let findings = verify(&list(&out), None, &VerifyOptions::default()).findings;
+        assert!(findings.iter().any(|it| it.rule == Rule::DistributionName), "{other}: {findings:?}");
+        fs::rename(&renamed, &device).unwrap();
+    }
+}
+
 #[test]
 fn directories_in_any_order() {
     let place = tempfile::tempdir().unwrap();
