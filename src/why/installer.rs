@@ -18,6 +18,8 @@ pub(super) struct Installer {
     /// `PYTHON -m pip install`, or the same for uv. `None` if no command is known.
     start: Option<String>,
     is_uv: bool,
+    /// The command of the package manager that installed it and also installs what is not Python. Others are not to write over its files.
+    manager: Option<&'static str>,
     /// Whether the file system lets nobody install there.
     is_read_only: bool,
     /// Whether an installer put the package there. Unpacked wheels have no `INSTALLER`.
@@ -26,6 +28,9 @@ pub(super) struct Installer {
     /// The package of a library that is a symlink into a cache, where no runtime finds archives. Copies are to replace it.
     linked: Option<(String, String)>,
 }
+
+/// What package managers write to `INSTALLER` (Recording installed projects), and the commands of conda, Fedora and Debian.
+const MANAGERS: [(&str, &str); 3] = [("conda", "conda"), ("rpm", "dnf"), ("debian", "apt")];
 
 /// What fixes a problem with packages.
 pub(super) struct Remedy {
@@ -40,6 +45,8 @@ impl Installer {
         let site = dist_info.parent().unwrap_or(Path::new("")).to_owned();
         let name = disk::read_to_string(&dist_info.join("INSTALLER"), Parser::Text).ok();
         let is_uv = name.as_ref().is_some_and(|name| name.trim() == "uv");
+        let is_it = |(manager, _): &(&str, &str)| name.as_ref().is_some_and(|name| name.trim() == *manager);
+        let manager = MANAGERS.into_iter().find(is_it).map(|(_, command)| command);
         let prefix = site.ancestors().nth(3).filter(|_| python_of(&site).is_some()).map(Path::to_owned);
         let python = prefix.as_ref().and_then(|prefix| interpreter(prefix, python_of(&site)?));
         let is_read_only = is_read_only(&site);
@@ -60,7 +67,7 @@ impl Installer {
         };
         let start = start.map(|start| start + option);
         let (is_uv, has_installed) = (is_uv || python.is_none(), name.is_some());
-        Self { site, start, is_uv, is_read_only, has_installed, prefix, linked }
+        Self { site, start, is_uv, manager, is_read_only, has_installed, prefix, linked }
     }
 
     /// Installs packages that a host package names. `of` is the `*.dist-info` directory of a package that came from the
@@ -95,6 +102,9 @@ impl Installer {
                 "; {} is on a read-only file system: install {plain} where it comes from, from where you have {name}",
                 self.site.display()
             ));
+        }
+        if let Some(manager) = self.manager {
+            return without(format!("; {manager} installed {name}: install its package that has {plain} by {manager}"));
         }
         let Some(start) = &self.start else {
             let names: Vec<_> = packages.iter().map(|(name, version)| format!("{name} {version}")).collect();

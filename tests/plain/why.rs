@@ -446,6 +446,9 @@ fn a_library_that_is_not_built_for_a_gpu_is_named() {
     fs::rename(&host, &aside).unwrap();
     why("site", "archive-gone", "its archive is gone, although its package is installed");
     let installer = at(&format!("site/{DEVICE}-1.0.dist-info/INSTALLER"));
+    // pip is not to write over files of conda.
+    fs::write(&installer, "conda\n").unwrap();
+    why("site", "archive-gone", "conda installed amd-fat-device-gfx1030: install its package that has");
     fs::remove_file(&installer).unwrap();
     why("site", "archive-gone", "its archive is gone, although its dist-info is there");
     fs::write(installer, "pip\n").unwrap();
