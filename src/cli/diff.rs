@@ -149,6 +149,11 @@ impl Compare {
             save_index(&side.resources);
         }
         if let Some(percent) = self.fail_above {
+            if let Some(name) = diff.without_code() {
+                bail!(
+                    "{name}: it has no device code, so --fail-above has no sizes to compare; check that it is the right input"
+                );
+            }
             diff.set_gate(percent);
         }
         Ok(diff)

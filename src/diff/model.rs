@@ -179,6 +179,22 @@ pub(crate) enum Gated {
 }
 
 impl Diff {
+    /// The name of an input without device code and databases, if the other one has some.
+    pub(crate) fn without_code(&self) -> Option<&str> {
+        let amounts = |it: &TargetChange| [it.code.before, it.databases.before, it.code.after, it.databases.after];
+        let has_any = |amounts: [Amount; 2]| amounts.iter().any(|amount| amount.count > 0);
+        let (mut was, mut is) = (false, false);
+        for [code_before, databases_before, code_after, databases_after] in self.targets.values().map(amounts) {
+            was |= has_any([code_before, databases_before]);
+            is |= has_any([code_after, databases_after]);
+        }
+        match (was, is) {
+            (false, true) => Some(&self.inputs.before.name),
+            (true, false) => Some(&self.inputs.after.name),
+            _ => None,
+        }
+    }
+
     /// Determines what grew by more than `percent`. A size of 0 before has no growth; new targets count in the
     /// download.
     pub(crate) fn set_gate(&mut self, percent: f64) {

@@ -261,6 +261,8 @@ fn a_limit_on_the_size_of_files_is_an_error() {
 fn the_output_does_not_change_an_answer() {
     let place = Place::new();
     place.ends(0, &["split", "fat", "-o", "out"]);
+    place.file("grown/lib/libx.so", &fixture("plain.so"));
+    place.file("grown/text", b"text");
     for (arguments, answer, unwritten) in [
         (&["inspect", "fat", "--require", "gfx1030"][..], 0, 2),
         (&["--help"], 0, 1),
@@ -269,8 +271,8 @@ fn the_output_does_not_change_an_answer() {
         (&["split", "--help"], 0, 1),
         (&["split", "--no-such-option"], 2, 2),
         (&["inspect", "fat", "--require", "gfx942", "--json"], 1, 2),
-        (&["diff", "plain", "fat", "--fail-above", "1e9"], 0, 2),
-        (&["diff", "plain", "fat", "--fail-above", "0", "--json"], 1, 2),
+        (&["diff", "fat", "grown", "--fail-above", "1e9"], 0, 2),
+        (&["diff", "fat", "grown", "--fail-above", "0", "--json"], 1, 2),
         (&["verify", "out"], 0, 2),
         (&["inspect", "nothing"], 5, 5),
         (&["verify", "out/host", "--json"], 1, 2),

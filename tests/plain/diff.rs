@@ -360,6 +360,13 @@ fn growth_is_gated() {
         json!([{"what": "target", "name": "gfx1100", "before": 8, "after": 18, "is_estimate": false}])
     );
     assert_eq!(run(place.path(), &["diff", "old", "none"]).status.code(), Some(5), "it is not there");
+    // A directory that a step before should have filled.
+    fs::create_dir(place.path().join("empty")).unwrap();
+    for inputs in [["empty", "new"], ["old", "empty"]] {
+        let output = run(place.path(), &[&["diff", "--fail-above", "5"], &inputs[..]].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && error.contains("empty: it has no device code"), "{error}");
+    }
     for arguments in [
         &["old", "new", "--fail-above", "-1"][..],
         &["old", "new", "--fail-above", "x"],
