@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::builder::Resettable;
-use clap::{Arg, Args, Command, Id};
+use clap::{Arg, ArgAction, Args, Command, Id};
 use clap_complete::{Shell, generate_to};
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
@@ -45,6 +45,10 @@ impl Generate {
             let made = generate_to(shell, &mut offered(cli), "kpackfs", below(place)?)?;
             // The file name under which bash-completion finds the completions of `kpackfs`.
             fs::rename(&made, made.with_file_name(if shell == Shell::Bash { "kpackfs" } else { name(&made) }))?;
+            if shell == Shell::Bash {
+                let file = made.with_file_name("kpackfs");
+                fs::write(&file, offering_files(&disk::read_to_string(&file, Parser::Text)?))?;
+            }
         }
         fs::write(below("doc/kpackfs/docs")?.join("cli.md"), reference::page(cli))?;
         Ok(ExitCode::SUCCESS)
@@ -67,9 +71,33 @@ fn manuals(cli: &Command, commands: &Path, administration: &Path) -> anyhow::Res
     Ok(())
 }
 
-/// `clap_mangen` leaves out the description of an option that short help omits.
+/// `clap_complete` offers all options for an empty word, so that Bash offers no files.
+const OFFER_FILES: &str = r#"
+_kpackfs_or_files() {
+    _kpackfs "$@"
+    [[ -n ${COMP_WORDS[COMP_CWORD]} || " ${COMPREPLY[*]}" = *' '[!-]* ]] || COMPREPLY=()
+}
+"#;
+
+fn offering_files(completions: &str) -> String {
+    let (functions, registration) = completions.split_once("\nif [[ \"${BASH_VERSINFO").unwrap_or((completions, ""));
+    let registration = registration.replace("complete -F _kpackfs ", "complete -F _kpackfs_or_files ");
+    format!("{functions}{OFFER_FILES}\nif [[ \"${{BASH_VERSINFO{registration}")
+}
+
+/// `clap_mangen` leaves out the description of an option that short help omits, and that an argument may be repeated.
 fn with_all_sentences(command: Command) -> Command {
-    command.mut_args(|argument| argument.hide_short_help(false)).mut_subcommands(with_all_sentences)
+    let whole = |argument: Arg| {
+        let argument = argument.hide_short_help(false);
+        let repeats = argument.is_positional() && matches!(argument.get_action(), ArgAction::Append);
+        let name = argument.get_value_names().and_then(|names| names.first()).map(|name| format!("{name}..."));
+        match name.filter(|_| repeats) {
+            // clap takes static names only.
+            Some(name) => argument.value_name(&*name.leak()),
+            None => argument,
+        }
+    };
+    command.mut_args(whole).mut_subcommands(with_all_sentences)
 }
 
 /// The command line that completions offer: `clap_complete` would offer what help omits, too.
