@@ -52,6 +52,7 @@ mod tests {
             "gfx602",
             "gfx1399",
             "gfx1100:xnack+",
+            "amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-",
         ] {
             assert!(gpu(name).is_ok(), "{name}");
         }

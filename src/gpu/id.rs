@@ -64,9 +64,11 @@ pub enum TargetIdError {
 }
 
 impl TargetId {
-    /// A target that a user typed, in any case: `GFX90A:XNACK-`. Names in files are exact.
+    /// A target that a user typed, in any case: `GFX90A:XNACK-`, or as rocminfo names it: `amdgcn-amd-amdhsa--gfx942`. Names in files
+    /// are exact.
     pub fn typed(text: &str) -> Result<Self, TargetIdError> {
-        text.to_ascii_lowercase().parse()
+        let text = text.to_ascii_lowercase();
+        text.strip_prefix("amdgcn-amd-amdhsa--").unwrap_or(&text).parse()
     }
 
     /// A target without features. The caller has validated the name.
