@@ -10,7 +10,12 @@ const MAX_EDITS: usize = 3;
 
 /// `; did you mean a or b?`, with the names that are nearest to a word; nothing if none is near.
 pub(crate) fn near<S: AsRef<str>>(word: &str, names: impl IntoIterator<Item = S>) -> String {
-    let most = (word.chars().count() / 4).clamp(1, MAX_EDITS);
+    let letters = word.chars().count();
+    // Each other name of one letter is one edit away.
+    if letters < 2 {
+        return String::new();
+    }
+    let most = (letters / 4).clamp(1, MAX_EDITS);
     let is_near = |name: &str| {
         name.len().abs_diff(word.len()) <= 4 * most && (1..=most).contains(&damerau_levenshtein(word, name))
     };
@@ -43,6 +48,7 @@ mod tests {
         ] {
             assert_eq!(near(word, gpus), expected, "{word}");
         }
+        assert_eq!(near("x", ["v", "d", "xy"]), "");
         assert_eq!(near("bitsandbites", ["torch", "bitsandbytes", "bitsandbytes"]), "; did you mean bitsandbytes?");
     }
 }

@@ -184,7 +184,10 @@ impl Collect {
                 if absence.is_empty() {
                     let paths = report.files.iter().map(|file| &file.path);
                     let meant = near(name, paths);
-                    bail!("--explain {name}: no file of the result has this path, or several have this name{meant}");
+                    if report.files.iter().any(|file| file.path.rsplit('/').next() == Some(name)) {
+                        bail!("--explain {name}: several files of the result have this name; give the path of one");
+                    }
+                    bail!("--explain {name}: no file of the result has this path or name{meant}");
                 }
                 for line in absence {
                     writeln!(out, "{}", Style::Text.line(&line))?;

@@ -238,7 +238,9 @@ fn extract(
         let names: BTreeSet<_> = reader.entries().map(|(key, ..)| name_of(key)).collect();
         let unknown = binary.filter(|binary| !names.contains(name_of(binary)));
         let meant = unknown.map(|binary| near(binary, &names)).unwrap_or_default();
-        bail!("{}: there is no such code object in it; kpackfs kpack list names those in it{meant}", file.display())
+        let wanted: Vec<_> = binary.into_iter().chain(target).collect();
+        let (file, wanted) = (file.display(), wanted.join(", "));
+        bail!("{file}: there is no code object {wanted} in it; kpackfs kpack list names those in it{meant}")
     };
     let write =
         |&(key, target, entry): &(&str, &str, &TocEntry), out: &mut dyn Write, place: &Path, progress: &Progress| {

@@ -12,7 +12,7 @@ use super::prepare::is_input;
 use crate::disk::parent;
 use crate::gpu::TargetId;
 use crate::near::near;
-use crate::opened::NotUnderstood;
+use crate::opened::{Named, NotUnderstood, recognise};
 
 /// Commands of other programs, and what is used here.
 const OTHER_COMMANDS: [(&[&str], &str); 7] = [
@@ -102,6 +102,9 @@ pub(super) fn of_word(word: &Path) -> &'static str {
     if MESSAGES.iter().any(|part| word.contains(part)) {
         return "; of a message, `kpackfs why` names the cause in the active environment, and `kpackfs why PATH` that in a library";
     }
+    if word.starts_with("file:/") {
+        return "; name a file by its path, without file://";
+    }
     if word.split_once(":/").is_some_and(|(scheme, _)| !scheme.is_empty() && !scheme.contains(['/', '.'])) {
         return "; of URLs, https://HOST/FILE is read, and http with --allow-http; download others";
     }
@@ -112,7 +115,10 @@ pub(super) fn of_word(word: &Path) -> &'static str {
         return "; a shell expands \"*\" outside of quotes only, and if there are such files";
     }
     let is_image = word.rsplit_once(':').is_some_and(|(name, tag)| !name.is_empty() && !tag.contains('/'));
-    if is_image {
+    let is_layout = |name: &str| matches!(recognise(Path::new(name)), Ok(Named::Image(_)));
+    if word.rsplit_once(':').is_some_and(|(name, _)| is_layout(name)) {
+        "; an image of a layout has oci: before it"
+    } else if is_image {
         "; if it is an image, copy it into a layout (skopeo copy docker://… oci:DIR:TAG), and name that"
     } else {
         ""

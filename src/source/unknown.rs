@@ -85,6 +85,9 @@ fn describe(location: &Path, head: &[u8]) -> &'static str {
     let known = ARCHIVES.iter().chain(&FORMATS).find(|magic| is_there(magic, head));
     match known {
         Some((.., what)) => what,
+        None if head.starts_with(b"version https://git-lfs") => {
+            "a pointer of Git LFS in place of the file; run git lfs pull where it is checked out"
+        }
         None if is_named_wheel(location) => {
             "no wheel despite its name, perhaps an error page of a server; get it again"
         }
