@@ -76,7 +76,9 @@ def check(options: Sequence[str]) -> None:
         run(["split", _ABSENT, "-o", _ABSENT, *options])
     except KpackfsError as error:
         if error.code in (None, WRONG_COMMAND_LINE):
-            raise
+            # The end is about the help of `split`, which the caller did not run.
+            text = str(error).partition("\n\nFor more information")[0]
+            raise KpackfsError(" ".join(text.split()), error.code) from error
 
 
 def run(arguments: Sequence[str], environment: Mapping[str, str | None] | None = None) -> Ran:

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 
 use crate::cli::lists::{ALL, AUTO, pieces};
-use crate::database::{Databases, TORCH_FAT};
+use crate::database::{Databases, Handler, TORCH_FAT, UnknownHandler};
 use crate::gpu::{KFD_TOPOLOGY, TargetId, detect};
 use crate::split::{Packaging, Targets};
 
@@ -39,7 +39,7 @@ pub(in crate::cli) struct DatabaseOptions {
     /// The kernel databases to split; "" for none [default: all]
     ///
     /// The others stay in the host part.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', num_args = 0.., alias = "split-databases", help_heading = "Split", hide_short_help = true)]
+    #[arg(long, value_name = "LIST", value_parser = database, value_delimiter = ',', num_args = 0.., alias = "split-databases", help_heading = "Split", hide_short_help = true)]
     databases: Option<Vec<String>>,
 
     /// A preset of rocm-kpack for --databases.
@@ -145,12 +145,20 @@ impl DatabaseOptions {
     pub(super) fn handlers(&self) -> anyhow::Result<Databases> {
         match (&self.databases, &self.wheel_type) {
             (Some(names), _) => {
-                let names: Vec<_> = names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect();
+                let names: Vec<_> = names.iter().filter(|name| !name.is_empty()).collect();
                 Databases::from_names(&names).context("--databases")
             }
             (None, Some(preset)) => Databases::preset(preset).context("--wheel-type"),
             (None, None) => Ok(Databases::all()),
         }
+    }
+}
+
+/// The name of a handler, or nothing.
+fn database(name: &str) -> Result<String, UnknownHandler> {
+    match name.trim() {
+        "" => Ok(String::new()),
+        name => name.parse().map(|_: Handler| name.to_owned()),
     }
 }
 
