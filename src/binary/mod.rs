@@ -14,6 +14,7 @@ mod imports;
 mod joined;
 mod marker;
 mod payload;
+mod pod;
 mod ranges;
 mod rewritten;
 mod split;

@@ -9,17 +9,15 @@ use std::sync::Arc;
 
 use object::LittleEndian as LE;
 use object::pe::{self, ImageDataDirectory, ImageDosHeader, ImageNtHeaders64, ImageSectionHeader};
-use object::pod::{Pod, from_bytes, slice_from_bytes};
+use object::pod::from_bytes;
 
 use crate::binary::BinaryError;
+use crate::binary::pod::{read_pod, read_table};
 use crate::memory::{Parser, WholeFile};
 use crate::rope::Content;
 
 /// The most sections that Windows loads (`IMAGE_FILE_HEADER` in its API documentation).
 pub(super) const MAX_SECTIONS: u16 = 96;
-
-/// Bytes of the first read. Linkers make headers of 1 KiB to 4 KiB.
-const FIRST_READ: usize = 4096;
 
 /// Headers of an image. All offsets, addresses and sizes are the file's own claims, and are checked where they are
 /// used. They have 32 bits in the file, so sums of a few of them cannot overflow here.
@@ -53,13 +51,16 @@ impl PeImage {
     /// Reads the headers. `Ok(None)` if this is not a linked 64-bit image. The first bytes of the file are enough to
     /// exclude most other files.
     pub(super) fn read(content: &Arc<dyn Content>) -> Result<Option<Self>, BinaryError> {
-        let file = CachedPrefix { content, head: content.beginning(FIRST_READ)? };
-        let Some(dos) = file.get::<ImageDosHeader>(0)? else { return Ok(None) };
+        let head = content.beginning(size_of::<ImageDosHeader>())?;
+        let Ok((dos, _)) = from_bytes::<ImageDosHeader>(&head) else { return Ok(None) };
         let headers_offset = u64::from(dos.e_lfanew.get(LE));
-        let Some(headers) = file.get::<ImageNtHeaders64>(headers_offset)? else { return Ok(None) };
+        let headers_end = headers_offset + size_of::<ImageNtHeaders64>() as u64;
+        if dos.e_magic.get(LE) != pe::IMAGE_DOS_SIGNATURE || headers_end > content.size() {
+            return Ok(None);
+        }
+        let headers: ImageNtHeaders64 = read_pod(content, headers_offset)?;
         let flags = headers.file_header.characteristics.get(LE);
-        if dos.e_magic.get(LE) != pe::IMAGE_DOS_SIGNATURE
-            || headers.signature.get(LE) != pe::IMAGE_NT_SIGNATURE
+        if headers.signature.get(LE) != pe::IMAGE_NT_SIGNATURE
             || headers.optional_header.magic.get(LE) != pe::IMAGE_NT_OPTIONAL_HDR64_MAGIC
             || flags.0 & pe::IMAGE_FILE_EXECUTABLE_IMAGE.0 == 0
         {
@@ -73,13 +74,13 @@ impl PeImage {
         if size_of_optional() as u64 + count * size_of::<ImageDataDirectory>() as u64 > optional_size {
             return Err(BinaryError::malformed("its optional header is too short"));
         }
-        let directories = file.table(optional_offset + size_of_optional() as u64, count)?;
+        let directories = read_table(Parser::Pe, content, optional_offset + size_of_optional() as u64, count)?;
         let table_offset = optional_offset + optional_size;
         let count = headers.file_header.number_of_sections.get(LE);
         if count > MAX_SECTIONS {
             return Err(BinaryError::unsupported(format!("it has {count} sections")));
         }
-        let table = file.table(table_offset, count.into())?;
+        let table = read_table(Parser::Pe, content, table_offset, count.into())?;
         let sections = table.into_iter().map(PeSection::new).collect();
         let content = Arc::clone(content);
         Ok(Some(Self { content, headers_offset, headers, directories, table_offset, sections }))
@@ -181,39 +182,4 @@ impl PeSection {
 /// The size of the optional header without data directories.
 const fn size_of_optional() -> usize {
     size_of::<pe::ImageOptionalHeader64>()
-}
-
-/// A file whose first bytes have been read.
-struct CachedPrefix<'a> {
-    content: &'a Arc<dyn Content>,
-    head: Vec<u8>,
-}
-
-impl CachedPrefix<'_> {
-    /// The bytes at an offset; `None` if the file ends before them.
-    fn bytes(&self, offset: u64, length: usize) -> Result<Option<Vec<u8>>, BinaryError> {
-        let end = offset.saturating_add(length as u64);
-        if end > self.content.size() {
-            return Ok(None);
-        }
-        let held = usize::try_from(offset).ok().and_then(|start| self.head.get(start..start.checked_add(length)?));
-        if let Some(held) = held {
-            return Ok(Some(held.to_vec()));
-        }
-        Ok(Some(WholeFile::part(Parser::Pe, &**self.content, offset, length as u64)?.into_bytes()))
-    }
-
-    fn get<T: Pod>(&self, offset: u64) -> Result<Option<T>, BinaryError> {
-        let Some(bytes) = self.bytes(offset, size_of::<T>())? else { return Ok(None) };
-        Ok(from_bytes::<T>(&bytes).ok().map(|(value, _)| *value))
-    }
-
-    /// `count` structures, at most 65535.
-    fn table<T: Pod>(&self, offset: u64, count: u64) -> Result<Vec<T>, BinaryError> {
-        let malformed = || BinaryError::malformed("a header table reaches past the end of the file");
-        let count = usize::try_from(count).map_err(|_| malformed())?;
-        let bytes = self.bytes(offset, count.saturating_mul(size_of::<T>()))?.ok_or_else(malformed)?;
-        let (table, _) = slice_from_bytes::<T>(&bytes, count).map_err(|()| malformed())?;
-        Ok(table.to_vec())
-    }
 }

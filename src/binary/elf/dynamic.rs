@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use object::LittleEndian as LE;
 use object::elf::{self, Dyn64, DynamicTag};
 
-use super::image::{ElfImage, read_pod};
+use super::image::{ElfImage, ElfSegment, read_table};
 use crate::binary::BinaryError;
+use crate::rope::Content;
 
 /// The values of the dynamic section, by tag.
 #[derive(Debug, Default)]
@@ -37,7 +39,6 @@ pub(super) const ADDRESSES: [DynamicTag; 13] = [
 impl Dynamic {
     /// Reads the section. A file without one has no values.
     pub(super) fn read(image: &ElfImage) -> Result<Self, BinaryError> {
-        let mut values = HashMap::new();
         let mut segments = image.segments.iter().filter(|segment| segment.kind == elf::PT_DYNAMIC);
         let Some(segment) = segments.next() else { return Ok(Self::default()) };
         if segments.next().is_some() {
@@ -50,16 +51,9 @@ impl Dynamic {
         if image.is_in_headers(segment.offset, segment.file_size) {
             return Err(BinaryError::malformed("its headers are in the dynamic segment"));
         }
-        let size = size_of::<Dyn64<LE>>() as u64;
-        for index in 0..(segment.file_size / size).min(1 << 16) {
-            let entry: Dyn64<LE> = read_pod(&image.content, segment.offset.saturating_add(index * size))?;
-            let tag: DynamicTag = entry.d_tag.get(LE);
-            if tag == elf::DT_NULL {
-                break;
-            }
-            // Loaders take the last one (glibc's `elf_get_dynamic_info`).
-            values.insert(tag.0, entry.d_val.get(LE));
-        }
+        // Loaders take the last one (glibc's `elf_get_dynamic_info`).
+        let values =
+            entries(&image.content, segment, 1 << 16)?.into_iter().map(|(tag, value)| (tag.0, value)).collect();
         let dynamic = Self { values, addresses: segment.address..segment.address.saturating_add(segment.file_size) };
         // Addends in place, or packed tables. No toolchain for HIP binaries writes them on 64-bit machines.
         if dynamic.get(elf::DT_RELSZ).is_some_and(|size| size > 0)
@@ -93,6 +87,18 @@ impl Dynamic {
         let plt = plt.filter(|plt| !all.as_ref().is_some_and(|all| all.contains(&plt.start)));
         Ok(all.into_iter().chain(plt).collect())
     }
+}
+
+/// The tags and values of a dynamic section up to `DT_NULL`, at most so many.
+pub(super) fn entries(
+    content: &Arc<dyn Content>,
+    segment: &ElfSegment,
+    most: u64,
+) -> Result<Vec<(DynamicTag, u64)>, BinaryError> {
+    let count = segment.file_size / size_of::<Dyn64<LE>>() as u64;
+    let table = read_table::<Dyn64<LE>>(content, segment.offset, count.min(most))?;
+    let entries = table.iter().map(|entry| (entry.d_tag.get(LE), entry.d_val.get(LE)));
+    Ok(entries.take_while(|(tag, _)| *tag != elf::DT_NULL).collect())
 }
 
 /// `DT_ANDROID_RELA`: relocations in Android's packed form.

@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use object::elf::{self, FileHeader64, ProgramFlags, ProgramHeader64, ProgramType, SectionFlags, SectionHeader64};
-use object::pod::{Pod, bytes_of, bytes_of_slice, from_bytes, slice_from_bytes};
+use object::pod::{Pod, bytes_of, bytes_of_slice};
 use object::{LittleEndian as LE, U32, U64};
 
+use crate::binary::pod::{self, read_pod};
 use crate::binary::{BinaryError, LinkedMachine};
 use crate::memory::{Parser, WholeFile};
 use crate::rope::{Content, to_usize};
@@ -293,24 +294,9 @@ pub(crate) fn encode_sections(sections: &[ElfSection]) -> Vec<u8> {
     sections.iter().flat_map(|section| bytes_of(&section.header)).copied().collect()
 }
 
-/// Reads one structure at a file offset.
-pub(crate) fn read_pod<T: Pod>(content: &Arc<dyn Content>, offset: u64) -> Result<T, BinaryError> {
-    let mut bytes = vec![0; size_of::<T>()];
-    content.read_at(offset, &mut bytes)?;
-    let (value, _) = from_bytes::<T>(&bytes).map_err(|()| BinaryError::malformed("unreadable structure"))?;
-    Ok(*value)
-}
-
 /// Reads `count` structures at a file offset. The caller has bounded `count`.
 pub(super) fn read_table<T: Pod>(content: &Arc<dyn Content>, offset: u64, count: u64) -> Result<Vec<T>, BinaryError> {
-    let count = to_usize(count);
-    let length = count.saturating_mul(size_of::<T>());
-    if offset.saturating_add(length as u64) > content.size() {
-        return Err(BinaryError::malformed("a header table reaches past the end of the file"));
-    }
-    let bytes = WholeFile::part(Parser::Elf, &**content, offset, length as u64)?;
-    let (table, _) = slice_from_bytes(&bytes, count).map_err(|()| BinaryError::malformed("unreadable table"))?;
-    Ok(table.to_vec())
+    pod::read_table(Parser::Elf, content, offset, count)
 }
 
 pub(super) fn read_segments(

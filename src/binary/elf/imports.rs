@@ -7,9 +7,11 @@ use std::sync::Arc;
 use object::LittleEndian as LE;
 use object::elf::{self, Dyn64, DynamicTag, Verdaux, Verdef, Vernaux, Verneed};
 
-use super::image::{ElfImage, read_pod, read_table};
+use super::dynamic;
+use super::image::ElfImage;
 use crate::binary::BinaryError;
 use crate::binary::imports::{Imports, LinkedMachine, MAX_IMPORTS, NeededVersion, read_name};
+use crate::binary::pod::read_pod;
 use crate::memory::{Parser, ParserMemory};
 use crate::rope::Content;
 
@@ -59,9 +61,7 @@ fn entries(image: &ElfImage) -> Result<Vec<(DynamicTag, u64)>, BinaryError> {
     if count > MAX_IMPORTS {
         return Err(BinaryError::malformed(format!("its dynamic section has more than {MAX_IMPORTS} entries")));
     }
-    let table = read_table::<Dyn64<LE>>(&image.content, segment.offset, count)?;
-    let entries = table.iter().map(|entry| (entry.d_tag.get(LE), entry.d_val.get(LE)));
-    Ok(entries.take_while(|(tag, _)| *tag != elf::DT_NULL).collect())
+    dynamic::entries(&image.content, segment, MAX_IMPORTS)
 }
 
 struct ImportReader<'a> {

@@ -4,9 +4,10 @@ use object::LittleEndian as LE;
 use object::elf::{self, ProgramHeader64};
 
 use super::FatElf;
-use super::image::{ElfImage, ElfSection, ElfSegment, read_pod};
+use super::image::{ElfImage, ElfSection, ElfSegment};
 use super::sections::{FATBIN, MARKER};
 use crate::binary::BinaryError;
+use crate::binary::pod::read_pod;
 use crate::binary::split::Problems;
 
 /// Bytes of memory that a writable segment may have without a section that accounts for them. With strict overcommit,

@@ -7,9 +7,10 @@ use object::Endianness;
 use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, SectionHeader};
 
-use super::image::{MAX_NAMES, read_pod, read_table};
+use super::image::{MAX_NAMES, read_table};
 use super::sections::WRAPPERS;
 use crate::binary::error::{BinaryError, OTHER_MACHINE};
+use crate::binary::pod::read_pod;
 use crate::rope::Content;
 
 /// Fails if a file is a program or a library of such a host with a section of wrappers. What is damaged is none.

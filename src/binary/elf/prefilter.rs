@@ -12,10 +12,12 @@ use std::sync::Arc;
 
 use memchr::memmem;
 use object::LittleEndian as LE;
-use object::elf::{self, Dyn64, DynamicTag, FileHeader64};
+use object::elf::{self, DynamicTag, FileHeader64};
 
-use super::image::{read_pod, read_segments, read_table};
+use super::dynamic::entries;
+use super::image::{read_segments, read_table};
 use crate::binary::BinaryError;
+use crate::binary::pod::read_pod;
 use crate::rope::Content;
 
 /// Names in an object with device code: the registration function, or functions that the HIP runtime itself calls.
@@ -42,11 +44,8 @@ fn registers(content: &Arc<dyn Content>) -> Result<bool, BinaryError> {
     }
     let segments = read_segments(content, &header)?;
     let Some(dynamic) = segments.iter().find(|segment| segment.kind == elf::PT_DYNAMIC) else { return Ok(true) };
-    let count = dynamic.file_size / size_of::<Dyn64<LE>>() as u64;
-    let entries = read_table::<Dyn64<LE>>(content, dynamic.offset, count.min(MAX_ENTRIES))?;
-    let tag = |entry: &&Dyn64<LE>| entry.d_tag.get(LE);
-    let entries: Vec<_> = entries.iter().take_while(|entry| tag(entry) != elf::DT_NULL).collect();
-    let get = |wanted: DynamicTag| Some(entries.iter().rfind(|entry| tag(entry) == wanted)?.d_val.get(LE));
+    let entries = entries(content, dynamic, MAX_ENTRIES)?;
+    let get = |wanted: DynamicTag| Some(entries.iter().rfind(|(tag, _)| *tag == wanted)?.1);
     let (Some(address), Some(size)) = (get(elf::DT_STRTAB), get(elf::DT_STRSZ)) else { return Ok(true) };
     let mut loads = segments.iter().filter(|segment| segment.kind == elf::PT_LOAD);
     let Some(offset) = loads.find_map(|load| load.offset_of(address, size)) else { return Ok(true) };

@@ -11,10 +11,11 @@ use object::pod::{bytes_of, slice_from_bytes};
 use object::{I64, LittleEndian as LE, U64};
 
 use super::dynamic::{ADDRESSES, Dynamic};
-use super::image::{ElfImage, read_pod};
+use super::image::ElfImage;
 use crate::binary::BinaryError;
 use crate::binary::changes::Patch;
 use crate::binary::error::OTHER_MACHINE;
+use crate::binary::pod::read_pod;
 use crate::binary::words::{WINDOW, WordWindow};
 use crate::rope::to_usize;
 
