@@ -9,6 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::input::find_dist_info;
 use super::{Entry, EntryKind, EntryPath};
 use crate::disk;
 use crate::gpu::named_gpu;
@@ -199,9 +200,19 @@ pub(crate) fn below<'a>(path: &'a [u8], directory: &Path) -> Option<&'a [u8]> {
     (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
 }
 
+/// Makes hard links of symlinks, as wheels and trees need it. Returns the dist-info directory if `entries` are a wheel.
+pub(super) fn settle(entries: &mut [Entry], location: &Path) -> Option<EntryPath> {
+    let dist_info = find_dist_info(entries);
+    match dist_info {
+        Some(_) => become_files(entries),
+        None => leave_no_gpu(entries, location),
+    }
+    dist_info
+}
+
 /// Makes each symlink to a file among `entries` a hard link to that file. Links to directories, out of the wheel or to
 /// nothing stay symlinks.
-pub(super) fn become_files(entries: &mut [Entry]) {
+fn become_files(entries: &mut [Entry]) {
     become_hard_links(entries, |link, kind| match resolve(link, None, kind) {
         Resolved::Entry(target) => Some(target),
         Resolved::Outside(_) | Resolved::Nothing => None,
@@ -209,7 +220,7 @@ pub(super) fn become_files(entries: &mut [Entry]) {
 }
 
 /// Makes each symlink that [`file_of_other_gpu`] finds a hard link. `location` is as for [`resolve`].
-pub(super) fn leave_no_gpu(entries: &mut [Entry], location: &Path) {
+fn leave_no_gpu(entries: &mut [Entry], location: &Path) {
     become_hard_links(entries, |link, kind| file_of_other_gpu(link, Some(location), kind));
 }
 

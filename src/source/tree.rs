@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 use rustix::fs::statfs;
 use rustix::process::{Resource, getrlimit};
 
-use super::input::find_dist_info;
 use super::listing::is_leftover;
 use super::stamp::{Stamp, check_unchanged, is_cached, read_unchanged};
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links};
@@ -53,11 +52,8 @@ pub(super) fn list(
     let mut input = lister.input;
     input.entries.sort_by(|a, b| a.path.cmp(&b.path));
     input.leftovers.sort();
-    if let Some(dist_info) = find_dist_info(&input.entries) {
+    if let Some(dist_info) = links::settle(&mut input.entries, &input.location) {
         input.kind = InputKind::UnpackedWheel(dist_info);
-        links::become_files(&mut input.entries);
-    } else {
-        links::leave_no_gpu(&mut input.entries, &input.location);
     }
     Ok(input)
 }

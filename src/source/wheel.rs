@@ -9,7 +9,6 @@ use zip::{CompressionMethod, DateTime};
 
 use super::central::{self, MAX_MEMBERS};
 use super::error::is_named_wheel;
-use super::input::find_dist_info;
 use super::member::{self, CentralHeader, LOCAL_HEADER, OpenWheel};
 use super::stamp::Stamp;
 use super::wheel_bytes::WheelBytes;
@@ -86,15 +85,9 @@ fn list_members(wheel: Arc<OpenWheel>, owner: Attributes, location: PathBuf) -> 
     let entries = members.into_iter().zip(limits).map(entry).collect::<Result<Vec<_>, _>>();
     let entries = entries.map_err(|source| SourceError::Tables { path: location.clone(), source })?;
     let mut entries = WheelEntries { location: &location, owner, table: &table }.complete(entries)?;
-    let kind = match find_dist_info(&entries) {
-        Some(dist_info) => {
-            links::become_files(&mut entries);
-            InputKind::Wheel(dist_info)
-        }
-        None if !is_named_wheel(&location) => {
-            links::leave_no_gpu(&mut entries, &location);
-            InputKind::Tree
-        }
+    let kind = match links::settle(&mut entries, &location) {
+        Some(dist_info) => InputKind::Wheel(dist_info),
+        None if !is_named_wheel(&location) => InputKind::Tree,
         None => {
             let reason = "there has to be exactly one *.dist-info directory, with the files METADATA and WHEEL".into();
             return Err(SourceError::NotAWheel { path: location, reason });

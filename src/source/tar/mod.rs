@@ -23,7 +23,6 @@ pub(crate) use self::names::{TarNames, check_image, has_member, is_no_tar, may_b
 pub(super) use self::reader::sought;
 pub(crate) use self::unpacked::{TarCompression, open as open_archive};
 use super::error::is_named_wheel;
-use super::input::find_dist_info;
 use super::{Attributes, Entry, EntryKind, EntryPath, Input, InputKind, SourceError, links, open_file};
 use crate::disk;
 use crate::memory::{Parser, ParserMemory};
@@ -107,19 +106,13 @@ pub(super) fn list_file(
     let mut warnings: Vec<_> = joined.into_iter().chain(odd).collect();
     let tables = vec![tree.table];
     let mut entries: Vec<Entry> = tree.entries.into_values().collect();
-    let mut kind = InputKind::Tree;
     if let Some(directory) = wheel_below(&entries) {
         warnings.push(format!(
             "it contains an unpacked wheel in {directory:?}, and is taken for an install tree; pack that directory with \
              tar -C {directory:?} . to have a wheel"
         ));
     }
-    if let Some(dist_info) = find_dist_info(&entries) {
-        kind = InputKind::UnpackedWheel(dist_info);
-        links::become_files(&mut entries);
-    } else {
-        links::leave_no_gpu(&mut entries, &location);
-    }
+    let kind = links::settle(&mut entries, &location).map_or(InputKind::Tree, InputKind::UnpackedWheel);
     let root = Attributes { mode: 0o755, ..owner };
     if decoding::is_suspect(archive.size(), file.size()) {
         warnings.push(format!(
