@@ -59,7 +59,12 @@ impl Compressors {
         let mut context = self.lend(level, copied, bound);
         let result = match (whole, &mut original) {
             (Some(size), Original::Source(read)) => {
-                context.fill(size, read).and_then(|()| context.compress_own(level, size, sink, failed))
+                let mut copy = std::mem::take(&mut context.original);
+                copy.resize(size.max(copy.len()), 0);
+                let bytes = head_mut(&mut copy, size);
+                let result = read(bytes).and_then(|()| context.compress(level, bytes, sink, failed));
+                context.original = copy;
+                result
             }
             (Some(_), Original::Memory(bytes)) => context.compress(level, bytes, sink, failed),
             (None, original) => context.compress_stream(level, size, original, sink, failed),
@@ -112,26 +117,6 @@ impl CompressionContext {
         }
         let (_, context) = self.zstd.as_mut().ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(context)
-    }
-
-    fn fill<E>(&mut self, size: usize, read: &mut dyn FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
-        if self.original.len() < size {
-            self.original = vec![0; size];
-        }
-        read(head_mut(&mut self.original, size))
-    }
-
-    fn compress_own<E>(
-        &mut self,
-        level: i32,
-        size: usize,
-        sink: impl FnMut(&[u8]) -> Result<(), E>,
-        failed: impl Fn(io::Error) -> E,
-    ) -> Result<(), E> {
-        let original = std::mem::take(&mut self.original);
-        let result = self.compress(level, head(&original, size), sink, failed);
-        self.original = original;
-        result
     }
 
     fn compress<E>(
