@@ -26,31 +26,28 @@ const MAGICS: [&[u8]; 2] = [b"PK\x03\x04", b"AKS2"];
 const MAX_FILES: usize = 4096;
 
 /// Follows AOTriton.
-pub(super) fn look_up(search: &DatabaseSearch<'_>, evidence: &mut LookupEvidence) -> Option<Problem> {
+pub(super) fn look_up(search: &DatabaseSearch<'_>, evidence: &mut LookupEvidence) -> Result<(), Problem> {
     let DatabaseSearch { files, place, device, .. } = *search;
     let base = &place.directory;
-    let listing = match DatabaseListing::of_database(files, base, evidence, |files, path| files.denied(path)) {
-        Ok(listing) => listing,
-        Err(problem) => return Some(printing(base, problem)),
-    };
+    let listing = DatabaseListing::of_database(files, base, evidence, |files, path| files.denied(path));
+    let listing = listing.map_err(|problem| printing(base, problem))?;
     let (own, others): (Vec<_>, Vec<_>) = listing.names.iter().partition(|name| is_for(name, device));
     if own.is_empty() {
         let others: Vec<_> = others.iter().filter_map(|name| name.strip_prefix("amd-")).collect();
         let has = if others.is_empty() { "nothing".to_owned() } else { others.join(", ") };
         let reason = format!("{} has no images for {}; it has {has}", base.display(), device.processor());
-        return Some(printing(base, Problem::new(CauseKind::DatabaseMissing, reason, base).doubtful()));
+        return Err(printing(base, Problem::new(CauseKind::DatabaseMissing, reason, base).doubtful()));
     }
     let of_others = others.iter().filter_map(|name| files.list(&listing.path(name).join("flash")).ok());
     let of_others: BTreeSet<_> = of_others.flatten().collect();
     let checked = own.iter().map(|name| check(files, &listing.path(name), &of_others, evidence));
     // Older versions had one directory for gfx11xx, newer ones two. One of them has to be complete.
-    let problems: Vec<_> = checked.collect();
-    if problems.iter().any(Option::is_none) {
-        return None;
+    let checked: Vec<_> = checked.collect();
+    if checked.iter().any(Result::is_ok) {
+        return Ok(());
     }
-    let mut problems: Vec<_> = problems.into_iter().flatten().collect();
-    problems.sort_by_key(|problem| problem.severity != Severity::Remark);
-    problems.into_iter().next()
+    let problems = checked.into_iter().filter_map(Result::err);
+    problems.min_by_key(|problem| problem.severity != Severity::Remark).map_or(Ok(()), Err)
 }
 
 /// Whether a directory has images for a GPU.
@@ -66,64 +63,56 @@ fn check(
     directory: &Path,
     others: &BTreeSet<String>,
     evidence: &mut LookupEvidence,
-) -> Option<Problem> {
+) -> Result<(), Problem> {
     let flash = directory.join("flash");
-    let listing = match DatabaseListing::of(files, &flash) {
-        Ok(listing) => listing,
-        Err(NoListing::Denied) => return Some(denied(files, &flash)),
-        Err(NoListing::Absent | NoListing::Outside) => {
+    let listing = DatabaseListing::of(files, &flash).map_err(|error| match error {
+        NoListing::Denied => denied(files, &flash),
+        NoListing::Absent | NoListing::Outside => {
             let reason = format!("{} is missing", flash.display());
-            return Some(printing(&flash, Problem::new(CauseKind::DatabaseFileMissing, reason, &flash)));
+            printing(&flash, Problem::new(CauseKind::DatabaseFileMissing, reason, &flash))
         }
-    };
+    })?;
     evidence.trail.saw(format!("{} has {} kernels", flash.display(), listing.names.len()));
     let has_any = KERNELS.iter().any(|kernel| listing.has(kernel) || listing.has(&format!("{kernel}.zip")));
-    let mut left_out = None;
+    let mut left_out = Ok(());
     for kernel in KERNELS {
         let zip = format!("{kernel}.zip");
         let is_built = || others.contains(kernel) || others.contains(&zip);
         if listing.has(kernel) {
-            if let Some(problem) = check_directory(files, &listing.path(kernel)) {
-                return Some(problem);
-            }
-        } else if !listing.has(&zip) {
+            check_directory(files, &listing.path(kernel))?;
+        } else if listing.has(&zip) {
+            check_file(files, &listing.path(&zip))?;
+        } else if has_any && !is_built() {
+            let reason = format!("{} has no {kernel}, and no other GPU has it", flash.display());
+            let problem = Problem::new(CauseKind::DatabaseFileMissing, reason, flash.join(&zip)).remark();
+            left_out = left_out.and(Err(problem));
+        } else {
             let path = flash.join(&zip);
-            if has_any && !is_built() {
-                let reason = format!("{} has no {kernel}, and no other GPU has it", flash.display());
-                left_out.get_or_insert_with(|| Problem::new(CauseKind::DatabaseFileMissing, reason, &path).remark());
-                continue;
-            }
             let reason = format!("{}/{kernel} is missing, a kernel of attention", flash.display());
-            return Some(printing(&path, Problem::new(CauseKind::DatabaseFileMissing, reason, &path)));
-        } else if let Some(problem) = check_file(files, &listing.path(&zip)) {
-            return Some(problem);
+            return Err(printing(&path, Problem::new(CauseKind::DatabaseFileMissing, reason, &path)));
         }
     }
     left_out
 }
 
-fn check_directory(files: &dyn LibraryFiles, directory: &Path) -> Option<Problem> {
-    match DatabaseListing::of(files, directory) {
-        Ok(listing) if listing.names.is_empty() => {
-            let reason = format!("{} is empty", directory.display());
-            Some(Problem::new(CauseKind::DatabaseFileMissing, reason, directory))
-        }
-        Ok(listing) => {
-            listing.ending(&[".aks2"]).take(MAX_FILES).find_map(|name| check_file(files, &listing.path(name)))
-        }
-        Err(_) => Some(denied(files, directory)),
+fn check_directory(files: &dyn LibraryFiles, directory: &Path) -> Result<(), Problem> {
+    let listing = DatabaseListing::of(files, directory).map_err(|_| denied(files, directory))?;
+    if listing.names.is_empty() {
+        let reason = format!("{} is empty", directory.display());
+        return Err(Problem::new(CauseKind::DatabaseFileMissing, reason, directory));
     }
+    listing.ending(&[".aks2"]).take(MAX_FILES).try_for_each(|name| check_file(files, &listing.path(name)))
 }
 
 /// Checks how a file begins.
-fn check_file(files: &dyn LibraryFiles, path: &Path) -> Option<Problem> {
+fn check_file(files: &dyn LibraryFiles, path: &Path) -> Result<(), Problem> {
     if !files.is_readable(path) {
-        return Some(denied(files, path));
+        return Err(denied(files, path));
     }
     let beginning = files.open(path).and_then(|it| it.beginning(4).ok());
     let is_known = beginning.is_some_and(|beginning| MAGICS.contains(&&beginning[..]));
     let reason = format!("{} is damaged: it is no archive of images", path.display());
-    (!is_known).then(|| Problem::new(CauseKind::DatabaseDamaged, reason, path))
+    if is_known { Ok(()) } else { Err(Problem::new(CauseKind::DatabaseDamaged, reason, path)) }
 }
 
 fn denied(files: &dyn LibraryFiles, path: &Path) -> Problem {

@@ -61,9 +61,9 @@ pub(super) fn check_own_code(
     processor: &str,
     code: &[&str],
     listing: &DatabaseListing,
-) -> Option<Problem> {
+) -> Result<(), Problem> {
     if code.iter().any(|name| !name.starts_with(HELPERS)) || !has_row(files, catalogue, processor) {
-        return None;
+        return Ok(());
     }
     let stem = format!("TensileLibrary_{processor}");
     let path = listing.path(&format!("{stem}.co"));
@@ -72,7 +72,7 @@ pub(super) fn check_own_code(
         path.display(),
         catalogue.display()
     );
-    Some(Problem::new(CauseKind::DatabaseFileMissing, reason, path))
+    Err(Problem::new(CauseKind::DatabaseFileMissing, reason, path))
 }
 
 /// Whether the processor is a text in a catalogue, which msgpack begins with its length. Only the predicates of rows have

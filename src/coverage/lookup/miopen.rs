@@ -22,25 +22,23 @@ const SEARCH: &str = ".HIP.fdb.txt";
 const KERNELS: &str = ".kdb";
 
 /// Follows MIOpen. Returns what makes it slow.
-pub(super) fn look_up(search: &DatabaseSearch<'_>, evidence: &mut LookupEvidence) -> Option<Problem> {
+pub(super) fn look_up(search: &DatabaseSearch<'_>, evidence: &mut LookupEvidence) -> Result<(), Problem> {
     let DatabaseSearch { files, place, device, .. } = *search;
     let directory = &place.directory;
-    let listing = match DatabaseListing::of_database(files, directory, evidence, denied) {
-        Ok(listing) => listing,
-        Err(problem) => return Some(problem),
-    };
+    let listing = DatabaseListing::of_database(files, directory, evidence, denied)?;
     let own: Vec<_> = listing.names.iter().map(String::as_str).filter(|name| is_for(name, device)).collect();
     if own.is_empty() {
         // Most releases have no files for most GPUs.
         let reason = format!("{} has no files for {}", directory.display(), device.processor());
-        return Some(Problem::new(CauseKind::DatabaseMissing, reason, directory).doubtful());
+        return Err(Problem::new(CauseKind::DatabaseMissing, reason, directory).doubtful());
     }
     evidence.trail.saw(format!(
         "{} for {}",
         counted(own.len(), "file there is", "files there are"),
         device.processor()
     ));
-    own.iter().find_map(|name| check(files, &listing.path(name))).or_else(|| missing(&listing, &own))
+    own.iter().try_for_each(|name| check(files, &listing.path(name)))?;
+    missing(&listing, &own).map_or(Ok(()), Err)
 }
 
 /// Whether a file is for a GPU by its name.
@@ -51,13 +49,13 @@ fn is_for(name: &str, device: &TargetId) -> bool {
 }
 
 /// Checks a file (`ReadonlyRamDb::ParseAndLoadDb` in ROCm/rocm-libraries 9d35ab7c, and `SQLiteBase` for compiled kernels).
-fn check(files: &dyn LibraryFiles, path: &Path) -> Option<Problem> {
+fn check(files: &dyn LibraryFiles, path: &Path) -> Result<(), Problem> {
     if !files.is_readable(path) {
-        return Some(denied(files, path));
+        return Err(denied(files, path));
     }
     let is_empty = files.open(path).is_some_and(|it| it.size() == 0);
     let reason = format!("{} is damaged: it is empty", path.display());
-    is_empty.then(|| Problem::new(CauseKind::DatabaseDamaged, reason, path))
+    if is_empty { Err(Problem::new(CauseKind::DatabaseDamaged, reason, path)) } else { Ok(()) }
 }
 
 /// A file that is missing although files for the GPU are there that go with it.

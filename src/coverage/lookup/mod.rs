@@ -27,11 +27,12 @@ impl DatabaseSearch<'_> {
 
     /// Follows the library in a directory. Returns what is wrong.
     pub(crate) fn look_up(&self, evidence: &mut LookupEvidence) -> Option<Problem> {
-        match self.handler {
+        let found = match self.handler {
             Handler::Miopen => miopen::look_up(self, evidence),
             Handler::Aotriton => aotriton::look_up(self, evidence),
             Handler::Rocfft => rocfft::look_up(self, evidence),
             _ => self.look_up_tensile(evidence),
-        }
+        };
+        found.err()
     }
 }

@@ -8,7 +8,7 @@ use crate::coverage::cause::CauseKind;
 use crate::database::rocfft::{CACHES, cache_name};
 
 /// Follows rocFFT: next to the library, then in the directory there. Earlier versions have a file for all GPUs.
-pub(super) fn look_up(search: &DatabaseSearch<'_>, evidence: &mut LookupEvidence) -> Option<Problem> {
+pub(super) fn look_up(search: &DatabaseSearch<'_>, evidence: &mut LookupEvidence) -> Result<(), Problem> {
     let DatabaseSearch { files, place, device, .. } = *search;
     let names = [cache_name(device.processor()), format!("{CACHES}.db")];
     let near = |name: &String| [place.directory.with_file_name(name), place.directory.join(name)];
@@ -19,17 +19,17 @@ pub(super) fn look_up(search: &DatabaseSearch<'_>, evidence: &mut LookupEvidence
     evidence.directory = Some(place.directory.display().to_string());
     if let Some(cache) = caches.iter().find(|cache| files.is_readable(cache)) {
         evidence.trail.saw(format!("{} is there", cache.display()));
-        return None;
+        return Ok(());
     }
     if let Some(cache) = caches.iter().find(|cache| files.open(cache).is_some()) {
-        return Some(files.denied(cache));
+        return Err(files.denied(cache));
     }
     let reason = format!(
         "there is no {} next to the library and in {}, so rocFFT compiles its kernels at their first use",
         names.first().map(String::as_str).unwrap_or_default(),
         place.directory.display()
     );
-    Some(Problem::new(CauseKind::DatabaseMissing, reason, &place.directory).doubtful())
+    Err(Problem::new(CauseKind::DatabaseMissing, reason, &place.directory).doubtful())
 }
 
 /// Whether there is a cache for any GPU. Most packages have none.

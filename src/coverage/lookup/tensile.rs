@@ -25,31 +25,25 @@ const NAMED: usize = 6;
 
 impl DatabaseSearch<'_> {
     /// Follows the steps of the library. Returns what is wrong.
-    pub(super) fn look_up_tensile(&self, evidence: &mut LookupEvidence) -> Option<Problem> {
+    pub(super) fn look_up_tensile(&self, evidence: &mut LookupEvidence) -> Result<(), Problem> {
         let base = &self.place.directory;
-        match DatabaseListing::of(self.files, base) {
-            Err(NoListing::Denied) => return Some(self.denied(base, base)),
-            Err(error) => {
-                let reason = error.absence(base);
-                return Some(self.printing(base, Problem::new(CauseKind::DatabaseMissing, reason, base)).doubtful());
-            }
-            Ok(_) => {}
-        }
+        DatabaseListing::of(self.files, base).map_err(|error| match error {
+            NoListing::Denied => self.denied(base, base),
+            _ => self.printing(base, Problem::new(CauseKind::DatabaseMissing, error.absence(base), base)).doubtful(),
+        })?;
         let directory = self.directory();
         evidence.directory = Some(directory.display().to_string());
-        let Ok(listing) = DatabaseListing::of(self.files, &directory) else {
-            return Some(self.denied(&directory, &directory));
-        };
+        let listing = DatabaseListing::of(self.files, &directory).map_err(|_| self.denied(&directory, &directory))?;
         let names = catalogues(self.handler, self.device.processor());
         let Some(catalogue) = names.iter().find(|name| listing.has(name)) else {
             return match self.generic_target(&listing) {
                 Some(generic) => self.check_generic(generic, &listing, evidence),
-                None => Some(self.absent(&listing)),
+                None => Err(self.absent(&listing)),
             };
         };
         let path = listing.path(catalogue);
         if !self.files.is_readable(&path) {
-            return Some(self.denied(&path, &directory));
+            return Err(self.denied(&path, &directory));
         }
         evidence.trail.saw(format!("{} is the catalogue", path.display()));
         if let (Handler::Hipblaslt, None, true) = (self.handler, self.place.variable, directory != *base) {
@@ -141,14 +135,14 @@ impl DatabaseSearch<'_> {
         generic: &str,
         listing: &DatabaseListing,
         evidence: &mut LookupEvidence,
-    ) -> Option<Problem> {
+    ) -> Result<(), Problem> {
         let (processor, directory) = (self.device.processor(), quoted(&listing.directory));
         evidence.trail.saw(format!("{} has files for {generic}", listing.directory.display()));
         evidence.trail.follows("a rocBLAS with ROCm/rocm-libraries#5243 reads these; that is open");
         let suffix = format!("_{generic}.hsaco");
         let fallback = listing.names.iter().filter(|name| name.ends_with(&suffix) && name.contains("fallback"));
         let renamed = |name: &String| name.strip_suffix(&suffix).map(|stem| format!("{stem}_{processor}.hsaco"));
-        let lost = fallback.filter_map(renamed).find(|name| !listing.has(name))?;
+        let Some(lost) = fallback.filter_map(renamed).find(|name| !listing.has(name)) else { return Ok(()) };
         let path = listing.path(&lost);
         let reason = format!(
             "{} is missing: the files are for {generic}, but fallback kernels are looked for by the name of the GPU \
@@ -159,7 +153,7 @@ impl DatabaseSearch<'_> {
             "(cd {directory} && for it in *fallback{suffix}; do ln -s \"$it\" \"${{it%{suffix}}}_{processor}.hsaco\"; \
              done)"
         );
-        Some(Problem::new(CauseKind::DatabaseGeneric, reason, path).mended_by(command))
+        Err(Problem::new(CauseKind::DatabaseGeneric, reason, path).mended_by(command))
     }
 
     /// The problem of a directory for the GPU in the other mode.
@@ -183,52 +177,42 @@ impl DatabaseSearch<'_> {
         listing: &DatabaseListing,
         processor: &str,
         evidence: &mut LookupEvidence,
-    ) -> Option<Problem> {
+    ) -> Result<(), Problem> {
         let path = listing.path(catalogue);
-        let named = match names_in(self.files, &path) {
-            Ok(names) => names,
-            Err(reason) => {
-                let reason = format!("{} is damaged: {reason}", path.display());
-                return Some(Problem::new(CauseKind::DatabaseDamaged, reason, path));
-            }
-        };
+        let named = names_in(self.files, &path).map_err(|reason| damaged(&path, &reason))?;
         let own: Vec<_> = listing.ending(&CODE).filter(|name| self.is_own(name)).collect();
-        if let Some(problem) = self.check_named(&path, &named, listing) {
-            return Some(problem);
-        }
+        self.check_named(&path, &named, listing)?;
         if own.is_empty() && self.handler == Handler::Rocblas {
-            return Some(self.without_code(listing).printing(self.no_match(&listing.directory)));
+            return Err(self.without_code(listing).printing(self.no_match(&listing.directory)));
         }
         let (named_files, code) =
             (counted(named.len(), "catalogue", "catalogues"), counted(own.len(), "code object", "code objects"));
         evidence.trail.saw(format!("it names {named_files}; next to it: {code}"));
-        let of_own = || named.is_empty().then(|| check_own_code(self.files, &path, processor, &own, listing))?;
-        of_own()
-            .or_else(|| self.check_helpers(listing, named.is_empty()))
-            .or_else(|| {
-                let opened = own.iter().filter(|name| !self.is_of_other_mode(name));
-                opened.into_iter().find_map(|name| self.check_code(&listing.path(name)))
-            })
-            .or_else(|| check_mapping(self.files, self.library, listing, processor))
+        if named.is_empty() {
+            check_own_code(self.files, &path, processor, &own, listing)?;
+        }
+        self.check_helpers(listing, named.is_empty())?;
+        let mut opened = own.iter().filter(|name| !self.is_of_other_mode(name));
+        opened.try_for_each(|name| self.check_code(&listing.path(name)))?;
+        check_mapping(self.files, self.library, listing, processor).map_or(Ok(()), Err)
     }
 
     /// Checks the files to which a lazy catalogue leads (`PlaceholderLibrary::loadPlaceholderLibrary` and
     /// `getCodeObjectFileName`).
-    fn check_named(&self, path: &Path, named: &BTreeSet<String>, listing: &DatabaseListing) -> Option<Problem> {
+    fn check_named(&self, path: &Path, named: &BTreeSet<String>, listing: &DatabaseListing) -> Result<(), Problem> {
         let processor = self.device.processor();
         if let Some(lost) = lost(named, processor, &listing.names) {
-            return Some(self.lost(lost, path, named, listing));
+            return Err(self.lost(lost, path, named, listing));
         }
         let file = |name: &String| files_of_name(name).find(|file| listing.has(file));
-        let files = named.iter().filter_map(file).map(|name| listing.path(&name));
-        files.into_iter().find_map(|path| {
+        let mut files = named.iter().filter_map(file).map(|name| listing.path(&name));
+        files.try_for_each(|path| {
             if !self.files.is_readable(&path) {
-                return Some(self.denied(&path, &listing.directory));
+                return Err(self.denied(&path, &listing.directory));
             }
             let is_compressed = path.extension().is_some_and(|it| it == "zlib");
-            let error = CatalogueCheck::check(&*self.files.open(&path)?, is_compressed).err()?;
-            let reason = format!("{} is damaged: {error}", path.display());
-            Some(Problem::new(CauseKind::DatabaseDamaged, reason, path))
+            let Some(content) = self.files.open(&path) else { return Ok(()) };
+            CatalogueCheck::check(&*content, is_compressed).map_err(|reason| damaged(&path, &reason))
         })
     }
 
@@ -276,43 +260,43 @@ impl DatabaseSearch<'_> {
     }
 
     /// Checks the helper kernels, of which the first file that can be loaded is taken.
-    fn check_helpers(&self, listing: &DatabaseListing, is_whole: bool) -> Option<Problem> {
+    fn check_helpers(&self, listing: &DatabaseListing, is_whole: bool) -> Result<(), Problem> {
         let files = helpers(self.device.processor());
         let existing: Vec<_> = files.iter().filter(|name| listing.has(name)).collect();
         let path = listing.path(files.first().map(String::as_str).unwrap_or_default());
         if existing.is_empty() {
             // A merged database may have them in one file for all GPUs.
             let is_needed = !is_whole || listing.names.iter().any(|name| name.starts_with(HELPERS));
-            return is_needed.then(|| self.without_helpers(listing));
+            return if is_needed { Err(self.without_helpers(listing)) } else { Ok(()) };
         }
         let opposite = if self.device.features().any(|it| it == "xnack+") { "-xnack-.hsaco" } else { "-xnack+.hsaco" };
         let is_opposite = existing.iter().all(|name| name.ends_with(opposite));
         let has_mode = self.device.features().any(|feature| feature.starts_with("xnack"));
-        (is_opposite && has_mode).then(|| {
-            let (reason, command) = if opposite == "-xnack+.hsaco" {
-                ("helper kernels need XNACK on, and the GPU has it off", "export HSA_XNACK=1")
-            } else {
-                ("helper kernels need XNACK off, and the GPU has it on", "unset HSA_XNACK")
-            };
-            Problem::new(CauseKind::DatabaseMode, format!("{}: the {reason}", path.display()), path).mended_by(command)
-        })
+        if !is_opposite || !has_mode {
+            return Ok(());
+        }
+        let (reason, command) = if opposite == "-xnack+.hsaco" {
+            ("helper kernels need XNACK on, and the GPU has it off", "export HSA_XNACK=1")
+        } else {
+            ("helper kernels need XNACK off, and the GPU has it on", "unset HSA_XNACK")
+        };
+        let reason = format!("{}: the {reason}", path.display());
+        Err(Problem::new(CauseKind::DatabaseMode, reason, path).mended_by(command))
     }
 
     /// Checks the header of a code object.
-    fn check_code(&self, path: &Path) -> Option<Problem> {
+    fn check_code(&self, path: &Path) -> Result<(), Problem> {
         let candidates = self.device.candidates();
         let is_own = |target: &TargetId| {
             candidates.iter().any(|it| it.processor() == target.processor()) && !self.device.contradicts(target)
         };
         let damage = match code_state(self.files, path, self.device, self.resources) {
-            CodeState::Denied => return Some(self.denied(path, path.parent().unwrap_or(path))),
+            CodeState::Denied => return Err(self.denied(path, path.parent().unwrap_or(path))),
             CodeState::Damaged(reason) => format!("is damaged: {reason}"),
-            CodeState::For(targets) if targets.is_empty() || targets.iter().any(is_own) => return None,
-            CodeState::For(targets) => {
-                format!("has code for {}", first_names(&targets, NAMED, ", ", ""))
-            }
+            CodeState::For(targets) if targets.is_empty() || targets.iter().any(is_own) => return Ok(()),
+            CodeState::For(targets) => format!("has code for {}", first_names(&targets, NAMED, ", ", "")),
         };
-        Some(Problem::new(CauseKind::DatabaseDamaged, format!("{} {damage}", path.display()), path))
+        Err(Problem::new(CauseKind::DatabaseDamaged, format!("{} {damage}", path.display()), path))
     }
 
     /// The problem of a file or a directory that may not be read.
@@ -361,4 +345,9 @@ fn others(files: &dyn LibraryFiles, base: &Path) -> BTreeSet<String> {
     let below = below.filter_map(|name| DatabaseListing::of(files, &base.join(name)).ok());
     let all = std::iter::once(&listing).map(|it| it.names.clone()).chain(below.map(|it| it.names));
     all.flatten().filter_map(|name| target(&name)).collect()
+}
+
+/// The problem of a catalogue that cannot be understood.
+fn damaged(path: &Path, reason: &str) -> Problem {
+    Problem::new(CauseKind::DatabaseDamaged, format!("{} is damaged: {reason}", path.display()), path)
 }
