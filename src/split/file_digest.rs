@@ -28,15 +28,13 @@ impl FileDigest {
 
     /// The digest of a content. `count` is called with the number of bytes of each piece that was read.
     pub fn of(self, content: &dyn Content, mut count: impl FnMut(u64)) -> Result<Vec<u8>, ReadError> {
-        let (mut hasher, mut passing) = (Hasher::new(self), content.in_passing());
+        let sum = FileSum::new(self);
+        let mut passing = sum.pass(content);
         read_all(content, |piece| {
-            hasher.update(piece);
+            passing.take(piece);
             count(piece.len() as u64);
-            if let Some(passing) = &mut passing {
-                passing.take(piece);
-            }
         })?;
-        Ok(hasher.finish())
+        Ok(passing.hasher.finish())
     }
 
     /// Bytes of a digest.
