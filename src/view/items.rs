@@ -80,8 +80,7 @@ pub(crate) fn fill(tree: &mut Tree, place: NodeId, items: impl IntoIterator<Item
 
 /// Everything that stays in the host part, without directories that contained nothing but databases.
 pub(crate) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
-    let mut used = DirectorySet::default();
-    let mut occupied = DirectorySet::default();
+    let (mut used, mut occupied) = (HashSet::new(), HashSet::new());
     let mut items = Vec::with_capacity(input.entries.len());
     for (entry, place) in input.entries.iter().zip(&plan.places).rev() {
         let stays = match (place, &entry.kind) {
@@ -93,37 +92,14 @@ pub(crate) fn host_part(input: &Input, plan: &Plan) -> Vec<Item> {
             (Destination::Device(..) | Destination::Held | Destination::Unwanted(..), _) => false,
         };
         let directory = entry.path.directory();
-        if stays {
-            used.insert(directory);
-        }
         occupied.insert(directory);
         if stays {
+            used.insert(directory);
             items.push(host_item(entry, place, plan));
         }
     }
     items.reverse();
     items
-}
-
-/// A set of directories, by path.
-#[derive(Default)]
-struct DirectorySet<'a> {
-    paths: HashSet<&'a [u8]>,
-    /// The last one. Files of one directory come one after the other.
-    last: Option<&'a [u8]>,
-}
-
-impl<'a> DirectorySet<'a> {
-    fn insert(&mut self, path: &'a [u8]) {
-        if self.last != Some(path) {
-            self.paths.insert(path);
-            self.last = Some(path);
-        }
-    }
-
-    fn contains(&self, path: &[u8]) -> bool {
-        self.paths.contains(path)
-    }
 }
 
 fn host_item(entry: &Entry, place: &Destination, plan: &Plan) -> Item {
