@@ -5,7 +5,7 @@ use std::fs::DirEntry;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 
 use super::collecting::Collected;
@@ -155,9 +155,7 @@ impl ResultOptions {
             return Ok(vec![WrittenPiece { view, place: place.to_owned(), gpus: of(&collected.gpus) }]);
         }
         let pieces = view::show_shared(tree, &collected.gpus, collected.has_archives)?;
-        if pieces.is_empty() {
-            bail!("--shared: there is no code for any GPU, so there is one piece only");
-        }
+        ensure!(!pieces.is_empty(), "--shared: there is no code for any GPU, so there is one piece only");
         let piece = |(name, view): (String, EntryPath)| {
             let gpu = collected.gpus.iter().find(|gpu| gpu.to_string() == name);
             WrittenPiece { view, place: place_of_piece(place, &name), gpus: of(gpu.map_or(&[], std::slice::from_ref)) }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 
 use super::options::CompressionOptions;
@@ -144,9 +144,7 @@ impl Create {
                 }
             }
         }
-        if objects.is_empty() {
-            bail!("there are no code objects in what was named");
-        }
+        ensure!(!objects.is_empty(), "there are no code objects in what was named");
         let jobs = BundleJobs::new(resources);
         let group = self.group()?;
         let entry = |(binary, (name, object)): (usize, (String, CodeObject))| {

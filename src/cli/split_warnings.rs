@@ -100,9 +100,7 @@ pub(super) fn check_code(input: &Path, prepared: &Prepared) -> anyhow::Result<()
         );
         return Ok(());
     }
-    if !plan.unsplit.is_empty() {
-        bail!("{input}: none of its fat binaries can be split; the warnings say why");
-    }
+    ensure!(plan.unsplit.is_empty(), "{input}: none of its fat binaries can be split; the warnings say why");
     if prepared.has_nothing_to_split() {
         bail!("{input}: nothing to split: it {}", LookedAt::of([&prepared.input], &prepared.resources));
     }

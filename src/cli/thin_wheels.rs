@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 
 use super::terminal::warn;
@@ -50,9 +50,7 @@ pub(super) fn thin_wheels(
     } else {
         names.iter().map(|name| gpus_of(name)).collect()
     };
-    if names.is_empty() {
-        bail!("there is no thin wheel: the input has code for no GPU");
-    }
+    ensure!(!names.is_empty(), "there is no thin wheel: the input has code for no GPU");
     let mut places = Vec::new();
     for name in names {
         let directory = output.join(&name);

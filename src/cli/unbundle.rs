@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use super::progress::show_bytes;
 use super::replacing::Replacing;
@@ -93,9 +93,7 @@ fn bundles(file: &Path, resources: &Arc<Resources>) -> anyhow::Result<Vec<Vec<Co
             _ => None,
         };
     }
-    if bundles.is_empty() {
-        bail!("it is neither a binary with device code nor an offload bundle");
-    }
+    ensure!(!bundles.is_empty(), "it is neither a binary with device code nor an offload bundle");
     Ok(bundles)
 }
 
