@@ -153,16 +153,18 @@ pub fn run(commit: Option<&str>) -> ExitCode {
         let printed = write!(terminal::stdout(), "{}{}", Cli::command().render_version(), confinement::describe());
         return answered(printed, ExitCode::SUCCESS);
     }
-    if let Some(caller) = mount8::caller(&arguments, &Cli::command()) {
+    // Made once: that takes more than half of what a start costs.
+    let cli = Cli::command();
+    if let Some(caller) = mount8::caller(&arguments, &cli) {
         // mount(8) says nothing, either.
         said::be_quiet();
-        return mount8::run(caller, arguments, &Cli::command(), |command| {
+        return mount8::run(caller, arguments, &cli, |command| {
             read(&Cli::command().try_get_matches_from(command)?)?.run()
         });
     }
     terminal::fit_tables();
     let arguments = lists::bind(arguments);
-    let matches = match parse(&arguments) {
+    let matches = match parse(cli, &arguments) {
         Ok(matches) => matches,
         Err(error) => return said_of_usage(&error),
     };
@@ -201,11 +203,13 @@ fn described(commit: Option<&str>) -> String {
 }
 
 /// An error has a tip.
-fn parse(arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
-    let cli = Cli::command();
-    cli.clone().try_get_matches_from(arguments).or_else(|error| match bare_mount::rewritten(&error, &cli, arguments) {
-        Some(mount) => cli.clone().try_get_matches_from(mount),
-        None => Err(tips::improve(error, &cli, arguments)),
+fn parse(cli: clap::Command, arguments: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    cli.try_get_matches_from(arguments).or_else(|error| {
+        let cli = Cli::command();
+        match bare_mount::rewritten(&error, &cli, arguments) {
+            Some(mount) => cli.try_get_matches_from(mount),
+            None => Err(tips::improve(error, &cli, arguments)),
+        }
     })
 }
 
