@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use memchr::{memchr, memmem};
 use rustix::fs::statfs;
 use rustix::io::Errno;
 
@@ -77,7 +78,10 @@ pub(crate) fn dead_mount(path: &Path) -> Option<PathBuf> {
 
 /// Where kpackfs is mounted below a directory, as paths in it. No mount is asked for anything.
 pub(crate) fn mounts_below(directory: &Path) -> Vec<PathBuf> {
-    let (mounts, real) = (list_all_mounts().unwrap_or_default(), directory.canonicalize().unwrap_or_default());
+    let text = read(Path::new(MOUNTINFO), Parser::Text).ok();
+    // Each directory that is listed asks for this, mostly where kpackfs is mounted nowhere.
+    let Some(text) = text.filter(|text| memmem::find(text, KPACKFS.as_bytes()).is_some()) else { return Vec::new() };
+    let (mounts, real) = (all_of(&text), directory.canonicalize().unwrap_or_default());
     // What another filesystem covers is not there.
     let is_seen = |mount: &&MountEntry| topmost_mount(&mounts, &mount.mount_point) == Some(*mount);
     let ours = mounts.iter().filter(|mount| mount.kind == KPACKFS).filter(is_seen);
@@ -87,8 +91,11 @@ pub(crate) fn mounts_below(directory: &Path) -> Vec<PathBuf> {
 
 /// All mounts that this process can see.
 pub(crate) fn list_all_mounts() -> io::Result<Vec<MountEntry>> {
-    let text = read(Path::new(MOUNTINFO), Parser::Text)?;
-    Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
+    Ok(all_of(&read(Path::new(MOUNTINFO), Parser::Text)?))
+}
+
+fn all_of(text: &[u8]) -> Vec<MountEntry> {
+    text.split(|&byte| byte == b'\n').filter_map(parse).collect()
 }
 
 /// A line: `36 35 98:0 /root /mount/point options [optional fields]... - type source options`.
@@ -109,8 +116,9 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
 
 /// The kernel writes space, tab, newline, backslash and `#` as a backslash with three octal digits.
 fn unescape(field: &[u8]) -> OsString {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
+    let plain = memchr(b'\\', field).unwrap_or(field.len());
+    let (plain, mut rest) = field.split_at(plain);
+    let mut bytes = plain.to_vec();
     while let Some((&first, after)) = rest.split_first() {
         let code = after.get(..3).filter(|_| first == b'\\').and_then(octal);
         bytes.push(code.unwrap_or(first));
