@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
+use memchr::memmem;
 use zip::ZipArchive;
 use zip::read::{ArchiveOffset, Config, ZipFileEntry};
 use zip::result::{ZipError, ZipResult};
@@ -26,12 +27,17 @@ const MAX_READ: u64 = 512 << 20;
 /// Bytes read at a time.
 const BLOCK: u64 = 4 << 10;
 
+/// What the end of the central directory begins with (APPNOTE.TXT 4.3.16).
+const END_BEGIN: &[u8] = b"PK\x05\x06";
+
 /// What a Zip64 end record begins with (APPNOTE.TXT 4.3.14).
 const ZIP64_END: &[u8] = b"PK\x06\x06";
 
-/// Lengths of the end of the central directory, without its comment, and of the Zip64 locator before it (APPNOTE.TXT
-/// 4.3.16 and 4.3.15).
-const END: u64 = 22;
+/// The end of the central directory, without its comment (APPNOTE.TXT 4.3.16).
+type EndRecord = [u8; 22];
+
+/// Lengths of it, and of the Zip64 locator before it (4.3.15).
+const END: u64 = size_of::<EndRecord>() as u64;
 const LOCATOR: u64 = 20;
 
 /// The most bytes of the end of the central directory with its comment.
@@ -198,12 +204,17 @@ pub(super) fn end_before(content: &dyn Content, offset: u64) -> Option<u64> {
 
 /// Where the end of a central directory begins that is the last of these bytes.
 fn end_in(tail: &[u8]) -> Option<usize> {
-    // APPNOTE.TXT 4.3.16: signature 0, length of the comment 20.
-    let is_end = |(at, record): (usize, &[u8])| match *record {
-        [b'P', b'K', 5, 6, .., c0, c1] => at + record.len() + usize::from(u16::from_le_bytes([c0, c1])) == tail.len(),
-        _ => false,
+    // APPNOTE.TXT 4.3.16: length of the comment 20.
+    let is_end = |(at, record): &(usize, &EndRecord)| {
+        let [.., c0, c1] = **record;
+        at + record.len() + usize::from(u16::from_le_bytes([c0, c1])) == tail.len()
     };
-    tail.windows(to_usize(END)).enumerate().rposition(is_end)
+    ends_in(tail).filter(is_end).last().map(|(at, _)| at)
+}
+
+/// What may be the end of a central directory, without its comment, and where it is in these bytes.
+fn ends_in(tail: &[u8]) -> impl Iterator<Item = (usize, &EndRecord)> {
+    memmem::find_iter(tail, END_BEGIN).filter_map(|at| Some((at, tail.get(at..)?.first_chunk()?)))
 }
 
 /// The largest number of members that any possible end of the central directory claims; `None` if there is no such end.
@@ -215,9 +226,9 @@ fn claimed_members(window: &mut Window<'_>) -> io::Result<Option<u64>> {
     window.seek(SeekFrom::Start(start))?;
     window.read_exact(&mut tail)?;
     let mut most = None;
-    for (at, record) in tail.windows(22).enumerate() {
-        // APPNOTE.TXT 4.3.16: signature 0, total number of entries 10.
-        let &[b'P', b'K', 5, 6, _, _, _, _, n0, n1, ..] = record else { continue };
+    for (at, record) in ends_in(&tail) {
+        // APPNOTE.TXT 4.3.16: total number of entries 10.
+        let [_, _, _, _, _, _, _, _, n0, n1, ..] = *record;
         let mut members = u64::from(u16::from_le_bytes([n0, n1]));
         // 4.3.15: signature 0, offset of the Zip64 end record 8.
         let locator = at.checked_sub(20).and_then(|at| tail.get(at..)).and_then(|tail| tail.first_chunk::<16>());
