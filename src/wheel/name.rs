@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
+use memchr::memchr3_iter;
+
 use super::WheelError;
 use crate::source::EntryPath;
 
@@ -33,8 +35,16 @@ pub struct WheelName {
 /// The normalised form of a name (PEP 503): lower case, and one `-` for each run of `-`, `_` and `.`. Extras are
 /// normalised in the same way (PEP 685).
 pub fn normalise(name: &str) -> String {
-    let words = name.split(['-', '_', '.']).filter(|word| !word.is_empty());
-    words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
+    let mut normal = String::with_capacity(name.len());
+    let mut start = 0;
+    for end in memchr3_iter(b'-', b'_', b'.', name.as_bytes()).chain([name.len()]) {
+        let word = name.get(start..end).unwrap_or_default();
+        normal.push_str(if normal.is_empty() || word.is_empty() { "" } else { "-" });
+        normal.push_str(word);
+        start = end + 1;
+    }
+    normal.make_ascii_lowercase();
+    normal
 }
 
 /// A distribution's name in the form of file names.
