@@ -132,9 +132,9 @@ fn search(begin: &str, library: &Path, file: &LibraryFile, question: &Question) 
 }
 
 fn first_in(directory: &Path, begin: &str, library: &LibraryFile) -> Option<PathBuf> {
-    let names = fs::read_dir(library.found_at(directory)?).ok()?.filter_map(Result::ok).map(|entry| entry.path());
-    let is_it = |path: &PathBuf| path.file_name().is_some_and(|name| is_library(name.as_encoded_bytes(), begin));
-    names.filter(is_it).min()
+    let directory = library.found_at(directory)?;
+    let names = fs::read_dir(&directory).ok()?.filter_map(Result::ok).map(|entry| entry.file_name());
+    Some(directory.join(names.filter(|name| is_library(name.as_encoded_bytes(), begin)).min()?))
 }
 
 /// Whether a file is named as the HIP runtime is.
