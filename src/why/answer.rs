@@ -94,7 +94,7 @@ impl DatabaseLookup {
 
     /// Whether nothing is there for the GPU, and the library works without it.
     pub(super) fn is_empty(&self) -> bool {
-        !self.found && self.cause.is_none() && self.not_built.is_none()
+        !self.found && self.cause.is_none() && self.not_built.is_none() && self.remark.is_none()
     }
 }
 

@@ -753,6 +753,20 @@ fn miopen_without_files_has_nothing_for_a_gpu() {
     assert_eq!(code, Some(4), "{said}");
 }
 
+/// MIOpen works without its files, so what is wrong with them is a note, also where it is alone.
+#[test]
+fn miopen_alone_has_notes_on_its_files() {
+    let it = Tree { place: tempfile::tempdir().unwrap() };
+    it.put("lib/libMIOpen.so.1", &common::fixture("host-only.so"));
+    it.put(&format!("{MIOPEN}/gfx90a68.HIP.fdb.txt"), b"");
+    let (code, said) = it.why("", "gfx90a .");
+    assert!(code == Some(0) && said.contains("gfx90a68.HIP.fdb.txt is damaged"), "{said}");
+    it.put(&format!("{MIOPEN}/gfx90a68.HIP.fdb.txt"), b"key=value");
+    it.rename("share/miopen", "opt/miopen");
+    let (code, said) = it.why("", "gfx90a .");
+    assert!(code == Some(0) && said.contains("where it does not look"), "{said}");
+}
+
 #[test]
 fn healthy_trees_give_nothing() {
     let healthy: [Healthy; 13] = [
