@@ -135,14 +135,15 @@ impl Collect {
             policy: WorkPolicy { check_bundles: true, ..WorkPolicy::default() },
             ..SplitOptions::default()
         };
-        let mut collected = self.collecting.collect(app, from, &options)?;
+        let is_whole = !self.result.shared;
+        let mut collected = self.collecting.collect(app, from, &options, is_whole)?;
         let written = match &self.result.output {
             Some(output) => {
                 let resources = &collected.prepared.resources;
                 let again = |gpus: &[TargetId]| {
                     let (choices, resources) = (options.with_gpus(gpus).choices()?, Arc::clone(resources));
                     let opening = CommandSession { choices, resources, is_quiet: true };
-                    self.collecting.collect_for(gpus, app, from, &opening)
+                    self.collecting.collect_for(gpus, app, from, &opening, is_whole)
                 };
                 Some(self.result.write(&collected, output, &inputs, &again)?)
             }

@@ -11,7 +11,7 @@ use super::options::SplitOptions;
 use super::prepare::{Bars, CommandSession};
 use super::table::counted;
 use super::terminal::{complain, warn};
-use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, collect};
+use crate::collect::{CollectOptions, CollectReport, Collection, MissingKind, MissingPiece, archives_for, collect};
 use crate::coverage::{Coverage, CoverageInput, InputCoverage, Requirement};
 use crate::gpu::{BundleKey, GpuSet, Level, TargetId};
 use crate::opened::NamedPath;
@@ -62,14 +62,15 @@ pub(super) struct Collected {
 }
 
 impl Collecting {
-    /// Collects, and plans the split of the result.
+    /// Collects, and plans the split of the result, possibly to write it in one piece.
     pub(super) fn collect(
         &self,
         apps: &[NamedPath],
         trees: &[NamedPath],
         options: &SplitOptions,
+        is_whole: bool,
     ) -> anyhow::Result<Collected> {
-        self.collect_for(&gpus(options)?, apps, trees, &CommandSession::new(trees, options)?)
+        self.collect_for(&gpus(options)?, apps, trees, &CommandSession::new(trees, options)?, is_whole)
     }
 
     /// Collects for these GPUs, which are those of the session.
@@ -79,6 +80,7 @@ impl Collecting {
         apps: &[NamedPath],
         trees: &[NamedPath],
         opening: &CommandSession,
+        is_whole: bool,
     ) -> anyhow::Result<Collected> {
         let session = opening.session();
         let library_path = self.library_path.iter().flat_map(|list| list.split([',', ':']));
@@ -99,7 +101,7 @@ impl Collecting {
             of_trees.extend(named(tree, session.list_all(tree)?));
         }
         let collection = collect(of_apps, of_trees, &choices)?;
-        self.plan(collection, gpus, &session)
+        self.plan(collection, gpus, &session, is_whole)
     }
 
     fn plan(
@@ -107,6 +109,7 @@ impl Collecting {
         collection: Collection,
         gpus: &[TargetId],
         session: &Session<'_, Bars>,
+        is_whole: bool,
     ) -> anyhow::Result<Collected> {
         let Collection { input, mut report, split, reads_archives, unasked } = collection;
         let has_archives = match self.form {
@@ -133,7 +136,8 @@ impl Collecting {
         // What cannot be read has no code that a GPU could be served by.
         report.add_uncovered(&coverage(&prepared, if has_code { &served } else { gpus }));
         report.keep_planned(&prepared.input, &prepared.plan, &served);
-        report.state_in(&mut prepared.input, &mut prepared.plan, gpus, has_archives)?;
+        let archives = (is_whole && has_archives).then(|| archives_for(&prepared.plan, &served));
+        report.state_in(&mut prepared.input, &mut prepared.plan, gpus, has_archives, archives)?;
         Ok(Collected { prepared, report, gpus: served, has_archives })
     }
 }

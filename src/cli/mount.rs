@@ -96,7 +96,7 @@ impl Mount {
             bail!("--collect shows the GPUs of --gpu-targets; --arch and --thin have no effect with it");
         }
         let apps = self.collect.iter().map(|app| absolute(app)).collect::<anyhow::Result<Vec<_>>>()?;
-        let collected = self.collecting.collect(&recognise_all(&apps)?, trees, &self.options)?;
+        let collected = self.collecting.collect(&recognise_all(&apps)?, trees, &self.options, true)?;
         warn_of_missing(&collected.report);
         let (view, arch, thin) = collected.view();
         served(&collected.prepared, &arch, &thin, Some(&view))

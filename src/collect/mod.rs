@@ -46,7 +46,7 @@ pub use model::{CollectReport, CollectedFile, MissingKind, MissingPiece, Reason}
 pub use options::CollectOptions;
 pub use origin::CollectedInput;
 pub use sizes::{CollectedCode, code_of};
-pub use statement::{collected_files, collected_gpus, form_name, stated_gpus};
+pub use statement::{archives_for, collected_files, collected_gpus, form_name, is_collected, stated_gpus};
 
 /// The stem of the HIP runtime's name.
 const RUNTIME: &str = "amdhip64";

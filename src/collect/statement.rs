@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::model::{CollectReport, CollectedFile, Reason};
 use super::origin::CollectedInput;
@@ -22,6 +22,9 @@ struct CollectStatement<'a> {
     apps: Vec<CollectedInput>,
     trees: Vec<CollectedInput>,
     files: &'a [CollectedFile],
+    /// The archives that were made, of a result in one piece.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    archives: Option<Vec<String>>,
 }
 
 /// What other commands read of a statement.
@@ -39,6 +42,18 @@ struct StatedFiles {
     gpu_targets: Vec<String>,
     #[serde(deserialize_with = "bounded")]
     files: Vec<CollectedPath>,
+    #[serde(default, deserialize_with = "some_names")]
+    archives: Option<Vec<CollectedArchive>>,
+}
+
+/// The path of an archive.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct CollectedArchive(String);
+
+/// Names in a field that earlier versions do not write.
+fn some_names<'de, D: Deserializer<'de>>(names: D) -> Result<Option<Vec<CollectedArchive>>, D::Error> {
+    bounded(names).map(Some)
 }
 
 #[derive(Deserialize)]
@@ -53,17 +68,30 @@ impl ListItem for CollectedPath {
     const MOST: usize = 1 << 18;
 }
 
-/// The files that a result has by its statement. For several GPUs, archives and data may be in pieces, of which there are those
-/// of one. An error says where the statement is, and why it cannot be read.
+impl ListItem for CollectedArchive {
+    const NAME: &'static str = "archives";
+    // One for each library and GPU.
+    const MOST: usize = CollectedPath::MOST;
+}
+
+/// The files that a result has by its statement. Of pieces for several GPUs, there may be the archives and data of one. An error says
+/// where the statement is, and why it cannot be read.
 pub fn collected_files(result: &Input) -> Result<Vec<EntryPath>, (EntryPath, String)> {
     let place = place().1;
     let Some(content) = result.content(&place) else { return Ok(Vec::new()) };
     let bytes = WholeFile::of(Parser::Collection, &**content).map_err(|error| error.to_string());
     let stated = bytes.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
-    let StatedFiles { gpu_targets, files } = stated.map_err(|error| (place, error))?;
-    let is_here =
-        |file: &&CollectedPath| gpu_targets.len() < 2 || !matches!(file.reason, Reason::Archive | Reason::Data);
-    Ok(files.iter().filter(is_here).filter_map(|file| EntryPath::new(file.path.as_bytes()).ok()).collect())
+    let StatedFiles { gpu_targets, files, archives } = stated.map_err(|error| (place, error))?;
+    let has_all = archives.is_some() || gpu_targets.len() < 2;
+    let is_here = |file: &&CollectedPath| has_all || !matches!(file.reason, Reason::Archive | Reason::Data);
+    let files = files.iter().filter(is_here).map(|file| &file.path);
+    let archives = archives.iter().flatten().map(|archive| &archive.0);
+    Ok(files.chain(archives).filter_map(|path| EntryPath::new(path.as_bytes()).ok()).collect())
+}
+
+/// Whether an input is a result.
+pub fn is_collected(input: &Input) -> bool {
+    input.entry(&place().1).is_some()
 }
 
 /// The GPUs of a result whose libraries have the code of some GPUs only, by its statement; `None` for anything else.
@@ -105,11 +133,22 @@ fn place() -> (EntryPath, EntryPath) {
     (directory, path)
 }
 
+/// The archives that a result has for these GPUs.
+pub fn archives_for(plan: &Plan, gpus: &[TargetId]) -> Vec<String> {
+    let keys = keys_of(gpus);
+    let own = plan.archives.iter().filter(|archive| keys.contains(&archive.key));
+    own.map(|archive| archive.path.to_string()).collect()
+}
+
+fn keys_of(gpus: &[TargetId]) -> BTreeSet<BundleKey> {
+    gpus.iter().flat_map(|gpu| BundleKey::of(gpu).packaging_chain()).collect()
+}
+
 impl CollectReport {
     /// Drops the files that the planned result does not have: databases of other GPUs, and archives whose code is in the
     /// libraries.
     pub fn keep_planned(&mut self, input: &Input, plan: &Plan, gpus: &[TargetId]) {
-        let keys: Vec<_> = gpus.iter().flat_map(|gpu| BundleKey::of(gpu).packaging_chain()).collect();
+        let keys = keys_of(gpus);
         let archives: BTreeSet<_> = plan.archives.iter().map(|archive| archive.path.to_string()).collect();
         let places = input.entries.iter().zip(&plan.places);
         let written = places.filter(|(_, place)| match place {
@@ -128,6 +167,7 @@ impl CollectReport {
         plan: &mut Plan,
         gpus: &[TargetId],
         has_archives: bool,
+        archives: Option<Vec<String>>,
     ) -> Result<(), ReadError> {
         let statement = CollectStatement {
             json_version: JSON_VERSION,
@@ -136,6 +176,7 @@ impl CollectReport {
             apps: self.apps.iter().map(CollectedInput::named).collect(),
             trees: self.trees.iter().map(CollectedInput::named).collect(),
             files: &self.files,
+            archives,
         };
         let text = serde_json::to_string_pretty(&statement).unwrap_or_default() + "\n";
         let rope = Arc::new(Rope::new([Segment::literal(text.into_bytes())])?);

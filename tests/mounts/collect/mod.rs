@@ -285,6 +285,20 @@ fn archives_are_taken_if_the_runtime_reads_them() {
     let listed = run(program().args(["kpack", "list"]).arg(place.path("out/.kpack").join(&archives[0])));
     assert!(listed.contains("libkernels") && !listed.contains("libunneeded"), "{listed}");
     succeeds(program().arg("verify").arg(place.path("out")));
+    // Of several GPUs, only pieces may be for one.
+    let both = "gfx90a,gfx1030";
+    place.collects(both, &["-o", "whole"]);
+    place.collects(both, &["--shared", "-o", "pieces"]);
+    copy_all(place.path("pieces/common/."), place.path("one"));
+    copy_all(place.path("pieces/gfx90a/."), place.path("one"));
+    for result in ["whole", "one"] {
+        succeeds(program().arg("verify").arg(place.path(result)));
+    }
+    fs::remove_file(place.path("whole/.kpack").join(name)).unwrap();
+    let found = program().arg("verify").arg(place.path("whole")).output().unwrap();
+    let found = (found.status.code(), String::from_utf8(found.stdout).unwrap());
+    let expected = ".kpack/rocm_gfx1030.kpack: .kpackfs/collect.json lists it, but there is no such file";
+    assert!(found.0 == Some(1) && found.1.contains(expected), "{found:?}");
     // Parts of a split as trees.
     let id = |path: &str| serde_json::from_slice::<Value>(&fs::read(place.path(path)).unwrap()).unwrap();
     let mut parts = program();
