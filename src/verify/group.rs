@@ -224,7 +224,7 @@ fn is_thin(part: &Part) -> bool {
 
 /// Whether a part is a device part: it says so, or contains archives or databases, and no other code. A host part that
 /// still has databases also has binaries.
-fn is_device(part: &Part) -> bool {
+pub(super) fn is_device(part: &Part) -> bool {
     if is_thin(part) || is_installed(part) {
         return false;
     }

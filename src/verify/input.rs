@@ -5,19 +5,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::artifacts;
-use super::group::{NamedInput, check_alone, group};
+use super::group::{NamedInput, check_alone, group, is_device};
 use super::outer::OuterArchives;
 use super::parts::{Part, Parts};
 use super::report::{Findings, Tools};
+use super::thin;
 use super::views::open_views;
 use crate::artifact::FoundArtifacts;
+use crate::gpu::BundleKey;
 use crate::image;
 use crate::kpack::ArchiveReader;
-use crate::loader::is_archive;
-use crate::opened::{Named, NamedPath, Site, WheelDirectory, shows_nothing_of_its_own, wheel_in_tree};
+use crate::loader::{DOT_KPACK, is_archive};
+use crate::opened::{
+    LocatedStatement, Named, NamedPath, Site, WheelDirectory, shows_nothing_of_its_own, wheel_in_tree,
+};
 use crate::resources::Resources;
 use crate::rope::{Content, equal};
 use crate::source::{EntryPath, Input, SourceError, open_file};
+use crate::split::HOST;
 
 /// Something to check.
 #[derive(Debug)]
@@ -53,8 +58,9 @@ impl VerifyInput {
     }
 }
 
-/// Opens what the user named. Directories and wheels are grouped by their content; everything else is separate.
-pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> anyhow::Result<Vec<VerifyInput>> {
+/// Opens what the user named, possibly to compare it. Directories and wheels are grouped by their content; everything else is
+/// separate.
+pub(super) fn open(named: &[NamedPath], is_compared: bool, tools: Tools<'_>) -> anyhow::Result<Vec<VerifyInput>> {
     let Tools { resources, findings, .. } = tools;
     if let Some(components) = artifacts::open(named, tools)? {
         let is_directory = |it: &NamedPath| matches!(it.named, Named::Artifacts(FoundArtifacts::Several { .. }));
@@ -62,7 +68,8 @@ pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> anyhow::Result<Vec<
         return Ok(vec![VerifyInput::Artifacts { components, is_whole }]);
     }
     let (mut grouped, mut inputs) = (Vec::new(), Vec::new());
-    for NamedPath { path, named: form } in named {
+    for it @ NamedPath { path, named: form } in named {
+        let form = if is_tree(it, resources)? { &Named::Tree } else { form };
         let file = || anyhow::Ok(SingleFile { path: path.clone(), content: open_file(path, resources)? });
         match form {
             Named::Wheels(wheels) => grouped.extend(wheels_of(wheels, named, tools)),
@@ -74,10 +81,7 @@ pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> anyhow::Result<Vec<
             }
             Named::Environment(sites) => {
                 note_wheels(path, findings)?;
-                let rest = Parts::open_rest(path, sites, tools)?;
-                let mut sites = open_sites(path, sites, resources)?;
-                give_archives(rest.as_ref(), path, &mut sites);
-                inputs.push(VerifyInput::Parts(rest.into_iter().chain(sites).collect()));
+                inputs.push(VerifyInput::Parts(open_environment(path, sites, is_compared, tools)?));
             }
             Named::Image(reference) => {
                 let root = image::open_root(reference, resources)?;
@@ -110,6 +114,49 @@ pub(super) fn open(named: &[NamedPath], tools: Tools<'_>) -> anyhow::Result<Vec<
     Ok(inputs)
 }
 
+/// Whether something is a tree, although it looks like more: an environment that is the host part of a split, to which device
+/// parts belong, or a tree with its own directory called `host`. Other splitters write no statement, but device parts.
+fn is_tree(NamedPath { path, named }: &NamedPath, resources: &Arc<Resources>) -> anyhow::Result<bool> {
+    match named {
+        Named::Environment(_) => {
+            let is_host = path.canonicalize().is_ok_and(|real| real.ends_with(HOST));
+            Ok(is_host && LocatedStatement::of_part(path)?.is_some())
+        }
+        Named::Split(split) if split.has_host && !split.is_proved => {
+            let is_part = |name: &String| {
+                let open = || Part::open(&split.path.join(name), String::new(), resources);
+                Ok(BundleKey::is_name(name) || name != DOT_KPACK && is_device(&open()?))
+            };
+            Ok(!split.devices.iter().map(is_part).collect::<anyhow::Result<Vec<_>>>()?.contains(&true))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// What an environment has outside of its directories of packages, and each of these. A view of one has the code of its packages
+/// outside of them, so it is compared as a whole.
+fn open_environment(prefix: &Path, sites: &[Site], is_compared: bool, tools: Tools<'_>) -> anyhow::Result<Vec<Parts>> {
+    let (statement, thin) = (LocatedStatement::of_part(prefix)?, thin::of_view(prefix));
+    if is_compared && (statement.is_some() || thin.is_some()) {
+        let part = Part::open(prefix, String::new(), tools.resources)?;
+        return Ok(vec![Parts { statement, ..Parts::of_one(part) }]);
+    }
+    let rest = Parts::open_rest(prefix, sites, tools)?;
+    let thin = thin.or_else(|| rest.as_ref().and_then(thin::of_place));
+    let mut sites = open_sites(prefix, sites, tools.resources)?;
+    give_archives(rest.as_ref(), prefix, &mut sites);
+    // What `.pth` files add from elsewhere is in no view.
+    let is_inside = |site: &Parts| {
+        let real = site.location().canonicalize().ok().zip(site.environment.as_ref());
+        real.is_some_and(|(real, environment)| real.starts_with(environment))
+    };
+    for site in sites.iter_mut().filter(|site| is_inside(site)) {
+        site.statement = site.statement.take().or_else(|| statement.clone());
+        site.thin.clone_from(&thin);
+    }
+    Ok(rest.into_iter().chain(sites).collect())
+}
+
 /// The directories of packages of the environment with this prefix.
 fn open_sites(prefix: &Path, sites: &[Site], resources: &Arc<Resources>) -> anyhow::Result<Vec<Parts>> {
     let open = |Site { path, label, .. }: &Site| {
@@ -118,11 +165,13 @@ fn open_sites(prefix: &Path, sites: &[Site], resources: &Arc<Resources>) -> anyh
     sites.iter().map(open).collect()
 }
 
-/// Gives each directory of packages the archives of the `rest` of its environment. Those that cannot be read are reported with
-/// the rest.
+/// Gives each directory of packages the archives of the `rest` of its environment, or of the directory that adds it. Those that
+/// cannot be read are reported with that.
 fn give_archives(rest: Option<&Parts>, prefix: &Path, sites: &mut [Parts]) {
-    let (Some(rest), Ok(prefix)) = (rest, prefix.canonicalize()) else { return };
-    let files = rest.files().filter(|file| is_archive(file.path, file.content));
+    let Ok(prefix) = prefix.canonicalize() else { return };
+    let is_prefix = |site: &&Parts| site.location().canonicalize().is_ok_and(|real| real == prefix);
+    let Some(around) = rest.or_else(|| sites.iter().find(is_prefix)) else { return };
+    let files = around.files().filter(|file| is_archive(file.path, file.content));
     let opened = files.filter_map(|it| Some((it.path.clone(), ArchiveReader::open(Arc::clone(it.content)).ok()?)));
     let archives = Arc::new(opened.collect::<Vec<_>>());
     for site in sites {

@@ -77,7 +77,7 @@ pub fn verify(
 ) -> anyhow::Result<VerifyReport> {
     let findings = Findings::default();
     let tools = Tools { resources, findings: &findings, progress };
-    let inputs = input::open(named, tools)?;
+    let inputs = input::open(named, !against.is_empty(), tools)?;
     let find = || FatInputs::find(against, &inputs, tools);
     let fat = (!against.is_empty()).then(find).transpose()?;
     progress.foresee_later(work(&inputs, fat.is_some()));

@@ -46,9 +46,10 @@ pub(super) fn check_code(context: &Context<'_>, code: &LookupResults<'_>, is_com
         }
         rest.retain(|path| !is_own(path));
     }
-    let is_without_code = |view: &String| parts.location().ends_with(view);
-    let stated = parts.statement.as_ref().map(|located| &located.statement.without_code);
-    if stated.is_some_and(|stated| stated.iter().any(is_without_code)) {
+    let place = parts.environment.as_deref().unwrap_or_else(|| parts.location());
+    let is_without_code = |view: &String| place.ends_with(view);
+    let without_code = parts.statement.as_ref().map(|located| &located.statement.without_code);
+    if without_code.is_some_and(|views| views.iter().any(is_without_code)) {
         return;
     }
     let lacks_all = code.with_code.is_empty() && !rest.is_empty() && !is_compared;

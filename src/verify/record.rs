@@ -213,7 +213,9 @@ impl Context<'_> {
             return false;
         }
         let is_database = || self.choices.databases.classify(&path).is_some() || named_arch(&path).is_some();
-        self.binaries.split.contains_key(&path) || distribution.part.input.entry(&path).is_none() && is_database()
+        let is_changed =
+            self.binaries.split.contains_key(&path) || self.thin.is_whole() && self.binaries.thin.contains(&path);
+        is_changed || distribution.part.input.entry(&path).is_none() && is_database()
     }
 
     fn compare(&self, checked: &CheckedRow<'_>, claim: Claim, portion: &Portion<'_>) -> Outcome {

@@ -1,6 +1,7 @@
 //! Thin views, and installations of thin wheels: binaries that keep the device code of some GPUs.
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::bundle;
@@ -61,12 +62,16 @@ impl ThinFiles {
 }
 
 /// The GPUs in the name of a thin view's directory, or in the statement of a collection.
-fn of_place(parts: &Parts) -> Option<GpuSet> {
+pub(super) fn of_place(parts: &Parts) -> Option<GpuSet> {
     let input = &parts.all.first()?.input;
-    let place = input.location.canonicalize().ok()?;
+    of_view(&input.location).or_else(|| collected_gpus(input))
+}
+
+/// The GPUs in the name of a directory, if that is a thin view.
+pub(super) fn of_view(directory: &Path) -> Option<GpuSet> {
+    let place = directory.canonicalize().ok()?;
     let is_view = place.is_dir() && place.parent()?.ends_with(THIN);
-    let named = place.file_name().and_then(|name| name.to_str()?.parse().ok()).filter(|_| is_view);
-    named.or_else(|| collected_gpus(input))
+    place.file_name().and_then(|name| name.to_str()?.parse().ok()).filter(|_| is_view)
 }
 
 /// Checks that a thin wheel is in no directory for other GPUs. Its statement tells which form it is. A view of an

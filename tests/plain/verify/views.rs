@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base64::display::Base64Display;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kpackfs::export;
 use kpackfs::gpu::BundleKey;
 use kpackfs::kpack::BundleJobs;
@@ -13,6 +15,7 @@ use kpackfs::split::{Plan, Statement};
 use kpackfs::verify::{Check, Finding, Rule, VerifyOptions, VerifyReport};
 use kpackfs::view::{self};
 use kpackfs::wheelparts::{WheelOptions, WheelSet};
+use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::verify::splits::{all, copy, edit, verify};
@@ -219,5 +222,38 @@ fn merged_views_of_trees_are_what_was_asked_for() {
         }
         fs::remove_file(out.join("merged/gfx90a/lib/x.so")).unwrap();
         assert!(!check(out.clone(), Some(tree.path())).findings.is_empty());
+    }
+}
+
+/// A view of an environment has the code of its packages outside of their directory, or in their libraries.
+#[test]
+fn views_of_environments_are_checked() {
+    let place = tempfile::tempdir().unwrap();
+    let (venv, out) = (place.path().join("venv"), place.path().join("out"));
+    let site = "lib/python3.12/site-packages";
+    unpacked(&venv.join(site), "fat", "1.0");
+    let (record, library) = (format!("{site}/fat-1.0.dist-info/RECORD"), format!("{site}/fat/plain.so"));
+    let bytes = fs::read(venv.join(&library)).unwrap();
+    let digest = Sha256::digest(&bytes);
+    let sum = Base64Display::new(&digest, &URL_SAFE_NO_PAD);
+    fs::write(venv.join(record), format!("fat/plain.so,sha256={sum},{}\n", bytes.len())).unwrap();
+    fs::write(venv.join("pyvenv.cfg"), "").unwrap();
+    split(&venv, &out, &["--view", "thin/gfx90a", "--view", "merged/gfx90a"]);
+    for (view, against) in ["thin", "merged"].into_iter().flat_map(|view| [(view, None), (view, Some(&*venv))]) {
+        let report = check(out.join(view).join("gfx90a"), against);
+        assert_eq!(report.findings, [], "{view} {against:?}");
+        let counts = [&report.counts.thin_binaries, &report.counts.binaries].map(|count| count.get() > 0);
+        assert_eq!(counts, [view == "thin", view == "merged"]);
+    }
+    copy(&Path::new("tests/fixtures").join("plain.so"), &out.join("thin/gfx90a").join(&library));
+    fs::remove_dir_all(out.join("merged/gfx90a/.kpack")).unwrap();
+    for (view, against, rule) in [
+        ("thin", None, Rule::ThinCode),
+        ("thin", Some(&*venv), Rule::AgainstCodeAdded),
+        ("merged", None, Rule::NoCode),
+        ("merged", Some(&*venv), Rule::AgainstCodeLost),
+    ] {
+        let found = check(out.join(view).join("gfx90a"), against).findings;
+        assert!(found.iter().any(|it| it.rule == rule), "{view} {against:?}: {found:?}");
     }
 }
