@@ -52,10 +52,12 @@ impl SplitDirectory {
     }
 
     /// Recognises views by the names in a directory. `None` if there is no view among them. In an environment, only a
-    /// statement proves that these directories are views.
+    /// statement proves that these directories are views. A view has the directories of its input, whatever their names are.
     pub(super) fn of(listing: &DirectoryListing) -> anyhow::Result<Option<Self>> {
         let Some(split) = Self::among(listing)? else { return Ok(None) };
-        if is_prefix(listing)? && split.statement.is_none() {
+        let is_other =
+            || Ok::<_, anyhow::Error>(is_prefix(listing)? || LocatedStatement::of_part(&listing.path)?.is_some());
+        if split.statement.is_none() && is_other()? {
             return Ok(None);
         }
         if !is_environment(listing) {

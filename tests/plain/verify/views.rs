@@ -18,6 +18,7 @@ use kpackfs::wheelparts::{WheelOptions, WheelSet};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
+use crate::verify::nothing::is_nothing;
 use crate::verify::splits::{all, copy, edit, verify};
 use crate::verify::wheels::{split, unpacked};
 
@@ -256,4 +257,24 @@ fn views_of_environments_are_checked() {
         let found = check(out.join(view).join("gfx90a"), against).findings;
         assert!(found.iter().any(|it| it.rule == rule), "{view} {against:?}: {found:?}");
     }
+}
+
+/// A tree may have a directory with the name of the host part.
+#[test]
+fn a_tree_with_a_directory_called_host_is_one() {
+    let (tree, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for name in ["host/x.so", "lib/y.so"] {
+        copy(Path::new("tests/fixtures/plain.so"), &tree.path().join(name));
+    }
+    assert!(is_nothing(&[tree.path().to_owned()]));
+    let out = place.path().join("out");
+    split(tree.path(), &out, &["--view", "merged/gfx90a", "--view", "thin/gfx90a"]);
+    for view in ["merged/gfx90a", "thin/gfx90a"] {
+        for against in [None, Some(tree.path())] {
+            assert_eq!(check(out.join(view), against).findings, [], "{view}");
+        }
+    }
+    fs::remove_file(out.join("merged/gfx90a/lib/y.so")).unwrap();
+    let found = check(out.join("merged/gfx90a"), None).findings;
+    assert_eq!(found.iter().map(|it| it.rule).collect::<Vec<_>>(), [Rule::OrphanEntry]);
 }
