@@ -266,7 +266,7 @@ impl Run<'_> {
         names::check_directories(distributions, findings);
         requirements::check(distributions, parts.are_wheels(), choices, findings);
         requirements::check_moved(distributions, against.is_some(), findings);
-        payload::check_code(context, &code, against.is_some());
+        payload::check_code(context, &stated, &code, against.is_some());
         payload::check_payload(context);
         payload::check_archives(context);
         let listed = context.check_manifests(&stated, &context.check_records());

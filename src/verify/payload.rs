@@ -9,6 +9,7 @@ use super::parts::{Parts, PartsKind};
 use super::report::enumerate;
 use super::rules::Rule;
 use super::separation::elsewhere;
+use super::stated::StatedPart;
 use super::without_code::{LookupResults, Unreached, note_without_code};
 use crate::gpu::BundleKey;
 use crate::source::EntryPath;
@@ -17,8 +18,14 @@ use crate::wheel::part_in;
 /// Checks that there is code for each distribution, or for the whole input if no distribution is a host part. An
 /// installation for one GPU need not have code for every binary, but must have some for one of them.
 ///
-/// A split states of which GPUs it has databases only. A fat input, if it is `compared`, shows what code there has to be.
-pub(super) fn check_code(context: &Context<'_>, code: &LookupResults<'_>, is_compared: bool) {
+/// A split states of which GPUs it has databases only, and so do the manifests of device parts. A fat input, if it is
+/// `compared`, shows what code there has to be.
+pub(super) fn check_code(
+    context: &Context<'_>,
+    stated: &[StatedPart<'_>],
+    code: &LookupResults<'_>,
+    is_compared: bool,
+) {
     const REASON: &str = "no archive has code for any of its split binaries";
     let Context { parts, distributions, findings, .. } = *context;
     if !parts.kind.is_partial() {
@@ -53,7 +60,7 @@ pub(super) fn check_code(context: &Context<'_>, code: &LookupResults<'_>, is_com
         return;
     }
     let lacks_all = code.with_code.is_empty() && !rest.is_empty() && !is_compared;
-    if lacks_all && !rest.iter().all(|path| reaches_outer(context, path)) {
+    if lacks_all && !context.have_databases_only(stated) && !rest.iter().all(|path| reaches_outer(context, path)) {
         let place = parts.all.first().map(|part| part.input.location.display().to_string());
         findings.add(Rule::NoCode, place.unwrap_or_default(), REASON);
         return;

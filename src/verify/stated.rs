@@ -10,7 +10,8 @@ use super::parts::Part;
 use super::rules::Rule;
 use crate::disk;
 use crate::memory::{Parser, WholeFile};
-use crate::split::PartManifest;
+use crate::source::EntryPath;
+use crate::split::{HOST, PartManifest};
 use crate::view::{MANIFEST_INSIDE, MANIFESTS, REPORTS};
 use crate::wheel::{PART_MANIFEST, STATEMENT};
 
@@ -87,6 +88,26 @@ impl Context<'_> {
         let entries = manifests().flat_map(|(_, manifest)| &manifest.files).filter_map(|file| file.entries.as_ref());
         let names = entries.flatten().filter_map(|entry| Some(entry.0.rsplit_once('#')?.0));
         is_whole.then(|| names.collect())
+    }
+
+    /// Whether the device parts that are here have files of databases only, by their manifests: their GPUs have no code in any
+    /// library. The distributions in an image are below its root.
+    pub(super) fn have_databases_only(&self, stated: &[StatedPart<'_>]) -> bool {
+        let below = if self.distributions.is_empty() { self.manifests_below() } else { Vec::new() };
+        let all = stated.iter().filter_map(|it| it.manifest.as_ref()).chain(&below);
+        let mut devices = all.filter(|manifest| manifest.part != HOST).peekable();
+        devices.peek().is_some() && devices.all(|manifest| manifest.files.iter().all(|file| file.entries.is_none()))
+    }
+
+    fn manifests_below(&self) -> Vec<PartManifest> {
+        let is_it = |path: &EntryPath| {
+            let directory = path.parent().filter(|_| path.name() == PART_MANIFEST.as_bytes());
+            directory.is_some_and(|directory| directory.name().ends_with(b".dist-info"))
+        };
+        let part = self.parts.all.first().into_iter();
+        let files = part.flat_map(|part| part.files()).filter(|(path, _)| is_it(path));
+        let read = files.filter_map(|(_, content)| WholeFile::of(Parser::Manifest, &**content).ok());
+        read.filter_map(|bytes| PartManifest::parse(&bytes).ok()).collect()
     }
 
     /// Whether a distribution states the ID of an earlier split. If an installation is split, the dist-info of what was

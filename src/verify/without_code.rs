@@ -95,8 +95,9 @@ impl<'a> Context<'a> {
         let is_listed = |listed: &HashSet<&str>| {
             wrappers.iter().flatten().any(|request| listed.contains(request.marker.kernel_name.as_str()))
         };
-        // The input of the split may have had none, as a thin binary has. One whose archives are gone finds none.
-        let is_none = !lookups.has_code && lookups.finds_archives;
+        // The input of the split may have had none, as a thin binary has, or databases only. One whose archives are gone finds none.
+        let are_databases_only = parts.all.len() > 1 && listed.is_some_and(HashSet::is_empty);
+        let is_none = !lookups.has_code && (lookups.finds_archives || are_databases_only);
         if !without_code.is_empty() && is_complete && is_none && !listed.is_none_or(is_listed) {
             note_without_code(&label(), findings);
         } else if !without_code.is_empty() && is_complete && (!lookups.has_code || parts.find_statement().is_none()) {

@@ -278,3 +278,25 @@ fn a_tree_with_a_directory_called_host_is_one() {
     let found = check(out.join("merged/gfx90a"), None).findings;
     assert_eq!(found.iter().map(|it| it.rule).collect::<Vec<_>>(), [Rule::OrphanEntry]);
 }
+
+/// The libraries of a split have no code for a GPU of which there are databases only.
+#[test]
+fn a_gpu_may_have_databases_only() {
+    let (tree, place) = (tree(), tempfile::tempdir().unwrap());
+    fs::write(tree.path().join("lib/rocblas/library/TensileLibrary_gfx906.dat"), b"\x91\xaafor gfx906").unwrap();
+    let out = |name: &str| place.path().join(name);
+    split(tree.path(), &out("all"), &[]);
+    split(tree.path(), &out("one"), &["--gpu-targets", "gfx906"]);
+    split(&out("one"), &out("again"), &[]);
+    for (split, parts) in [("one", 0), ("again", 0), ("one", 2), ("again", 2), ("all", 2)] {
+        let parts: Vec<_> = ["host", "gfx906"].iter().take(parts).map(|part| out(split).join(part)).collect();
+        let named = if parts.is_empty() { vec![out(split)] } else { parts };
+        assert_eq!(verify(&named, None, &VerifyOptions::default()).findings, [], "{named:?}");
+    }
+    fs::remove_file(out("all/gfx90a/.kpack/rocm_gfx90a.kpack")).unwrap();
+    for parts in [&["all"][..], &["all/host", "all/gfx90a"]] {
+        let named: Vec<_> = parts.iter().map(|part| out(part)).collect();
+        let found = verify(&named, None, &VerifyOptions::default()).findings;
+        assert!(found.iter().any(|it| it.rule == Rule::ListedMissing), "{found:?}");
+    }
+}
