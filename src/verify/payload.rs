@@ -11,6 +11,7 @@ use super::rules::Rule;
 use super::separation::elsewhere;
 use super::stated::StatedPart;
 use super::without_code::{LookupResults, Unreached, note_without_code};
+use crate::collect::is_collected;
 use crate::gpu::BundleKey;
 use crate::source::EntryPath;
 use crate::wheel::part_in;
@@ -152,6 +153,9 @@ pub(super) fn check_archives(context: &Context<'_>) {
     }
     let devices = distributions.iter().filter(|it| it.role == Role::Device);
     let named: HashSet<_> = devices.flat_map(Distribution::recorded).collect();
+    // A split and a package contain all of their binaries, and so does a view, which has no distributions of its own. What other tools
+    // install, collections, and what is around directories of packages may have some of them.
+    let is_view = distributions.is_empty() && !parts.is_rest && !parts.all.iter().any(|part| is_collected(&part.input));
     for archive in &archives.list {
         let is_of_device = if is_installation { named.contains(&archive.path) } else { archive.part > 0 };
         if !archive.is_reached() {
@@ -162,8 +166,7 @@ pub(super) fn check_archives(context: &Context<'_>) {
             continue;
         }
         let Some(part) = parts.all.get(archive.part) else { continue };
-        // A split and a package contain all of their binaries. A tree may contain some of them.
-        let is_whole = !is_installation || is_of_device;
+        let is_whole = !is_installation || is_view || is_of_device;
         let mut orphans = if is_whole { archive.orphans() } else { archive.orphans_of_existing(&part.input) };
         orphans.retain(|name| !archive.is_left_out(name, parts));
         if !orphans.is_empty() {

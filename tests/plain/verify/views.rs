@@ -259,6 +259,22 @@ fn views_of_environments_are_checked() {
     }
 }
 
+/// A copy of a merged view has no statement and no manifest: its archives show which libraries it had.
+#[test]
+fn a_library_that_is_gone_leaves_entries_of_archives() {
+    let (tree, place) = (tree(), tempfile::tempdir().unwrap());
+    copy(Path::new("tests/fixtures/plain.so"), &tree.path().join("lib/y.so"));
+    let out = place.path().join("out");
+    split(tree.path(), &out, &["--view", "merged/gfx90a"]);
+    let copied = place.path().join("copied");
+    fs::rename(out.join("merged/gfx90a"), &copied).unwrap();
+    assert_eq!(check(copied.clone(), None).findings, []);
+    fs::remove_file(copied.join("lib/y.so")).unwrap();
+    let found = check(copied, None).findings;
+    let found: Vec<_> = found.iter().map(|it| (it.rule, it.path.as_str())).collect();
+    assert_eq!(found, [(Rule::OrphanEntry, ".kpack/rocm_gfx90a.kpack")]);
+}
+
 /// A tree may have a directory with the name of the host part.
 #[test]
 fn a_tree_with_a_directory_called_host_is_one() {
