@@ -20,7 +20,7 @@ use crate::wheel::{Claims, Stated, is_elsewhere};
 
 /// A fat input, or several builds of it, and their split.
 pub(super) struct Comparison<'a> {
-    fats: &'a [Input],
+    pub(super) fats: &'a [Input],
     pub(super) context: &'a Context<'a>,
     /// The databases, including those of the fat input, which may be in no part.
     databases: Databases,
@@ -43,7 +43,9 @@ impl<'a> Comparison<'a> {
         let mut entries = BTreeMap::<&EntryPath, Vec<&Entry>>::new();
         let is_in_parts = |path: &EntryPath| self.context.parts.all.iter().any(|part| part.input.entry(path).is_some());
         let is_left = |entry: &Entry| is_lock(entry) && !is_in_parts(&entry.path);
-        let is_compared = |entry: &&Entry| !Part::is_metadata(&entry.path) && !is_left(entry);
+        let is_compared = |entry: &&Entry| {
+            !Part::is_metadata(&entry.path) && !is_left(entry) && !self.is_of_earlier_split(&entry.path)
+        };
         for entry in self.fats.iter().flat_map(|fat| &fat.entries).filter(is_compared) {
             entries.entry(&entry.path).or_default().push(entry);
         }
@@ -271,6 +273,7 @@ impl<'a> Comparison<'a> {
                 Part::is_metadata(&entry.path)
                     || is_lock(entry)
                     || self.own.is_beside(&entry.path)
+                    || self.is_left_empty(entry)
                     || self.own.is_compiled(&entry.path, |source| part.input.entry(source).is_some())
                     || self.is_in_fat(&entry.path)
                     || self.context.parts.component.is_some() && entry.path.name().ends_with(b".kpm")

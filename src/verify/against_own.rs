@@ -1,15 +1,21 @@
 //! What of the parts was made of the fat input: in an installation, there may be other distributions next to it.
 
 use std::collections::HashSet;
+use std::iter::successors;
+use std::sync::Arc;
 
+use super::against::Comparison;
 use super::context::Context;
-use super::distributions::{Distribution, Role, present_keys};
+use super::distributions::{Distribution, Role, named_by, present_keys};
 use super::lookup::OverlaidArchive;
 use super::parts::{Part, PartsKind};
 use crate::database::Databases;
 use crate::gpu::BundleKey;
-use crate::source::{EntryPath, Input, InputKind};
-use crate::wheel::{PYCACHE, is_compiled};
+use crate::loader::DOT_KPACK;
+use crate::opened::statement_in;
+use crate::source::{Entry, EntryKind, EntryPath, Input, InputKind};
+use crate::split::HOST;
+use crate::wheel::{PART_MANIFEST, PYCACHE, STATEMENT, is_compiled, part_in};
 
 /// What an installer leaves in a dist-info directory (Recording installed projects), so that it is none of an unpacked
 /// wheel.
@@ -86,6 +92,32 @@ impl NamedFiles {
 
     fn has(&self, path: &EntryPath) -> bool {
         self.files.contains(path) || self.directories.contains(path)
+    }
+}
+
+impl Comparison<'_> {
+    /// Whether a file in the dist-info of an earlier split is left out of a split of an image, or made again: distributions of GPUs
+    /// that it is not for, and what a host part states, if its code is joined to its libraries.
+    pub(super) fn is_of_earlier_split(&self, path: &EntryPath) -> bool {
+        let mut above = successors(path.parent(), EntryPath::parent);
+        let Some(directory) = above.find(|it| it.name().ends_with(b".dist-info")) else { return false };
+        let stated = |input: &Input| statement_in(input, &directory);
+        let named = || Some(part_in(&named_by(&directory)?.0)?.to_string());
+        let Some(key) = self.fats.iter().find_map(stated).map_or_else(named, |it| it.part) else { return false };
+        let Context { parts, thin, .. } = *self.context;
+        if key == HOST {
+            let is_replaced = [STATEMENT, PART_MANIFEST].iter().any(|name| path.name() == name.as_bytes());
+            let is_thin = |part: &Arc<Part>| stated(&part.input).is_some_and(|it| it.thin().is_some());
+            return is_replaced && parts.all.iter().any(is_thin);
+        }
+        let is_here = parts.all.iter().any(|part| part.input.entry(&directory).is_some());
+        !is_here && (thin.is_whole() || key.parse().is_ok_and(|key| !self.is_expected(&key)))
+    }
+
+    /// Whether this is a directory that thin libraries leave without archives. An image has it in the layer of all GPUs.
+    pub(super) fn is_left_empty(&self, entry: &Entry) -> bool {
+        let is_of_archives = entry.path.name() == DOT_KPACK.as_bytes() && matches!(entry.kind, EntryKind::Directory);
+        is_of_archives && self.context.thin.is_whole()
     }
 }
 
