@@ -34,6 +34,7 @@ use serde::Serialize;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray, VariantNames};
 
 use crate::devicecode::SQLITE;
+use crate::fatbin::BITCODE;
 use crate::gpu::{self, TargetId};
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -225,7 +226,7 @@ impl Handler {
     fn magic(self) -> Option<(&'static [&'static [u8]], &'static str)> {
         match self {
             Self::Rocfft => Some((&[SQLITE], "its name is that of a cache of rocFFT, but it is no SQLite file")),
-            Self::Rocshmem => Some((&rocshmem::BITCODE, "its name is that of bitcode, but it is none")),
+            Self::Rocshmem => Some((&BITCODE, "its name is that of bitcode, but it is none")),
             _ => None,
         }
     }

@@ -5,9 +5,6 @@ use super::arch::Arch;
 use super::names::PathNames;
 use crate::gpu::whole_arch;
 
-/// How bitcode begins, without and with a wrapper (LLVM Bitcode File Format).
-pub(super) const BITCODE: [&[u8]; 2] = [b"BC\xC0\xDE", &[0xDE, 0xC0, 0x17, 0x0B]];
-
 /// `librocshmem_device_gfx942.bc`.
 pub(super) fn detect(names: &PathNames) -> Option<Arch> {
     let arch = names.file().strip_prefix("librocshmem_device_")?.strip_suffix(".bc")?;

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 use strum::VariantArray;
 
+use super::bitcode;
 use super::effort::{Effort, SearchedRange};
 use super::form::{CodeFrame, DeviceForm};
 use super::found::CodePiece;
@@ -12,8 +13,8 @@ use super::frame::{self, Beginning};
 use super::offload_binary;
 use super::section::code_of_section;
 use crate::fatbin::{
-    ANY_SIZE, Bundle, CODE_HEADER, code_target, end_by_beginning, end_of_cubin, from_first_frame, in_frames, is_bundle,
-    is_code, is_skipped_frame,
+    ANY_SIZE, BITCODE, Bundle, CODE_HEADER, code_target, end_by_beginning, end_of_cubin, from_first_frame, in_frames,
+    is_bitcode, is_bundle, is_code, is_skipped_frame,
 };
 use crate::resources::Resources;
 use crate::rope::{Content, to_usize};
@@ -22,22 +23,35 @@ use crate::source::STATIC_LIBRARY;
 /// Bytes that are read first: enough for the headers of a code object with 17 segments.
 const FIRST: u64 = 1024;
 
+/// The machines of object files for Windows: x86-64, 64-bit ARM, the same to be called by x86-64, and x86.
+const MACHINES: [u16; 4] = [0x8664, 0xAA64, 0xA641, 0x14C];
+
+/// The class ID of object files for many sections.
+const BIGOBJ: [u8; 16] =
+    [0xC7, 0xA1, 0xBA, 0xD1, 0xEE, 0xBA, 0xA9, 0x4B, 0xAF, 0x20, 0xFA, 0xF6, 0x6A, 0xA4, 0xDC, 0xB8];
+
 /// What a byte of a table costs, since each of its entries becomes a target.
 const TABLE_COST: u64 = 8;
 
 /// The most compressions around each other that are looked through.
 pub(super) const MAX_FRAMES: usize = 3;
 
-/// Whether a static library begins with these bytes.
-pub fn begins_static_library(beginning: &[u8]) -> bool {
-    beginning.starts_with(STATIC_LIBRARY)
-}
-
 /// Whether a linker reads a file that begins with this [`CODE_HEADER`]: a static library, or an object file. HIP runtimes load
 /// linked code only (`ET_DYN`, LLVM's "User Guide for AMDGPU Backend", "AMDGPU ELF Header").
 pub fn is_for_linker(head: &[u8]) -> bool {
     // The header of an ELF file up to `e_type`.
-    begins_static_library(head) || head.starts_with(b"\x7fELF") && head.get(16..18) == Some(&[1, 0])
+    let is_elf = head.starts_with(b"\x7fELF") && head.get(16..18) == Some(&[1, 0]);
+    head.starts_with(STATIC_LIBRARY) || is_elf || begins_coff_object(head)
+}
+
+/// Whether an object file for Windows begins with these bytes ("PE Format", "COFF File Header"): one for a known machine,
+/// which has sections and no optional header; or one for many sections (`ANON_OBJECT_HEADER_BIGOBJ` of winnt.h).
+fn begins_coff_object(head: &[u8]) -> bool {
+    let Some((machine, rest)) = head.split_first_chunk() else { return false };
+    let is_known = MACHINES.contains(&u16::from_le_bytes(*machine));
+    let has_sections = rest.first_chunk::<2>().is_some_and(|count| *count != [0, 0]);
+    let is_many = || head.starts_with(b"\0\0\xff\xff") && head.get(12..28) == Some(&BIGOBJ);
+    is_known && has_sections && head.get(16..18) == Some(&[0, 0]) || is_many()
 }
 
 /// The code that a file begins with. All of the file belongs to it. Of what is damaged or of a later version, only the form is known.
@@ -69,7 +83,7 @@ pub(crate) fn code_after_head(
 /// Whether code may begin with these bytes, or compressions around it of which there are at most `frames`.
 fn may_begin(head: &[u8], frames: usize) -> bool {
     let is_offload = || head.starts_with(DeviceForm::OffloadBinary.magic());
-    let is_form = is_bundle(head) || is_code(head) || is_offload() || of_nvidia(head).is_some();
+    let is_form = is_bundle(head) || is_code(head) || is_offload() || of_nvidia(head).is_some() || is_bitcode(head);
     is_form || frames > 0 && CodeFrame::ALL.iter().any(|frame| head.starts_with(frame.magic()))
 }
 
@@ -88,6 +102,9 @@ pub(super) fn read(range: SearchedRange<'_>, frames: usize) -> Option<Result<Cod
     if is_bundle(&head) {
         return bundle(&head, range);
     }
+    if is_bitcode(&head) {
+        return bitcode::read(range).map(Ok);
+    }
     if is_code(&head) {
         return code_object(&head, end - start).map(Ok);
     }
@@ -100,7 +117,7 @@ pub(super) fn read(range: SearchedRange<'_>, frames: usize) -> Option<Result<Cod
         return Some((length <= end - start).then(|| CodePiece::opaque(form, length)).ok_or(form));
     }
     let frame = CodeFrame::ALL.into_iter().find(|frame| head.starts_with(frame.magic())).filter(|_| frames > 0)?;
-    let may_be_code = |head: &[u8]| may_begin(head, frames - 1);
+    let may_be_code = |head: &[u8]| may_begin(head, frames - 1) && (is_whole || !is_bitcode(head));
     let beginning = Beginning::of(frame, range, may_be_code)?;
     let inner = |size| {
         let content = &beginning.of_size(size)?;
@@ -164,7 +181,7 @@ fn code_object(head: &[u8], available: u64) -> Option<CodePiece> {
 #[expect(clippy::expect_used, reason = "these are few and short")]
 static MAGICS: LazyLock<AhoCorasick> = LazyLock::new(|| {
     let forms = DeviceForm::VARIANTS.iter().filter(|form| **form <= DeviceForm::NvidiaFatbin).map(|form| form.magic());
-    let magics = forms.chain(CodeFrame::ALL.map(CodeFrame::magic));
+    let magics = forms.chain(BITCODE).chain(CodeFrame::ALL.map(CodeFrame::magic));
     AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(magics).expect("magics")
 });
 

@@ -35,6 +35,9 @@ pub enum DeviceForm {
     /// LLVM bitcode for AMD's GPUs (`-fgpu-rdc`), which a linker compiles.
     #[strum(serialize = "LLVM bitcode")]
     Bitcode,
+    /// LLVM bitcode for a host, which compilers write with `-flto` in place of an object file.
+    #[strum(serialize = "LLVM bitcode of a host")]
+    HostBitcode,
     /// Wrappers of a split library whose archives are elsewhere.
     #[strum(serialize = "split library")]
     SplitMarker,
@@ -111,8 +114,8 @@ impl DeviceForm {
             Self::Upx => b"UPX!",
             // Wrappers with the magic HIPK; an ELF file whose e_machine is 190 (EM_CUDA); the sections
             // __CLANG_OFFLOAD_BUNDLE__*-spir* (DPC++'s clang-offload-wrapper); bundles and offload binaries with nothing else, and
-            // sections __CLANG_OFFLOAD_BUNDLE__*-amdgcn-* of objects.
-            Self::SplitMarker | Self::NvidiaCubin | Self::Sycl | Self::Bitcode => b"",
+            // sections __CLANG_OFFLOAD_BUNDLE__*-amdgcn-* of objects; bitcode by its triple (devicecode/bitcode.rs).
+            Self::SplitMarker | Self::NvidiaCubin | Self::Sycl | Self::Bitcode | Self::HostBitcode => b"",
         }
     }
 
@@ -126,6 +129,7 @@ impl DeviceForm {
             Self::Upx => Some("its content cannot be seen; unpack it with \"upx -d\""),
             Self::NvidiaFatbin | Self::NvidiaCubin => Some("it is for NVIDIA's GPUs"),
             Self::Sycl => Some("no HIP runtime loads it"),
+            Self::HostBitcode => Some("it is not searched; link it, or compile it without -flto"),
             Self::Bitcode => Some("it was not linked: read by a linker, not by a HIP runtime"),
         }
     }

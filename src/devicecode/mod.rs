@@ -4,6 +4,7 @@
 //! It does not know host binaries. Its callers say which ranges of a file hold data.
 
 mod beginning;
+mod bitcode;
 mod effort;
 mod form;
 mod found;
@@ -14,7 +15,7 @@ mod search;
 mod section;
 
 pub(crate) use beginning::{beginnings, code_after_head};
-pub use beginning::{begins_static_library, code_of_file, is_for_linker};
+pub use beginning::{code_of_file, is_for_linker};
 pub use effort::Effort;
 pub(crate) use form::foreign_code;
 pub use form::{CodeFrame, DeviceCodePlace, DeviceForm, SQLITE};

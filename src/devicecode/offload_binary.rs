@@ -168,7 +168,7 @@ impl SearchedRange<'_> {
         numbers::<1>(&self.bytes(offset, 8)?).map(|[number]| number)
     }
 
-    fn bytes(&self, offset: u64, length: u64) -> Option<Vec<u8>> {
+    pub(super) fn bytes(&self, offset: u64, length: u64) -> Option<Vec<u8>> {
         let start = self.start.checked_add(offset)?;
         start.checked_add(length).filter(|&end| end <= self.end)?;
         self.effort.spend(length)?;

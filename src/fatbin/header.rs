@@ -17,8 +17,8 @@ const SPIRV_MAGIC: u32 = 0x0723_0203;
 /// The problem with LLVM bitcode as a code object.
 pub(super) const NOT_LINKED: &str = "it is LLVM bitcode, which was not linked";
 
-/// First words of LLVM bitcode, and of bitcode in a wrapper ("LLVM Bitcode File Format").
-const BITCODE_MAGICS: [u32; 2] = [0xDEC0_4342, 0x0B17_C0DE];
+/// How LLVM bitcode begins, without and with a wrapper ("LLVM Bitcode File Format").
+pub(crate) const BITCODE: [&[u8]; 2] = [b"BC\xC0\xDE", b"\xDE\xC0\x17\x0B"];
 
 /// `e_ident[EI_ABIVERSION]` of code object version 4, the first whose header states all features.
 const ABI_VERSION_4: u8 = 2;
@@ -166,7 +166,7 @@ fn is_spirv(code: &[u8]) -> bool {
 
 /// Whether this is the beginning of LLVM bitcode, plain or in a wrapper.
 pub(crate) fn is_bitcode(code: &[u8]) -> bool {
-    first_word(code).is_some_and(|word| BITCODE_MAGICS.contains(&word))
+    BITCODE.iter().any(|magic| code.starts_with(magic))
 }
 
 fn first_word(code: &[u8]) -> Option<u32> {

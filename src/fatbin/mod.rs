@@ -60,8 +60,8 @@ pub(crate) use frames::{
 };
 use header::of_target;
 pub(crate) use header::{
-    CODE_BEGINNING, CodeDamage, code_damage, damage_by_beginning, end_by_beginning, end_of_cubin, is_bitcode, is_code,
-    tells_features,
+    BITCODE, CODE_BEGINNING, CodeDamage, code_damage, damage_by_beginning, end_by_beginning, end_of_cubin, is_bitcode,
+    is_code, tells_features,
 };
 pub use header::{CODE_HEADER, code_problem, code_target, loaded_code_problem};
 pub(crate) use kernels::{CodeScan, Kernel, Scanned};

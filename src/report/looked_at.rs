@@ -8,7 +8,7 @@ use super::device_code::CodeSummary;
 use super::table::counted;
 use crate::binary::SplitBinary;
 use crate::devicecode::{
-    DeviceForm, Effort, begins_static_library, code_after_head, code_by_name, first_block, foreign_code, is_packed_tree,
+    DeviceForm, Effort, code_after_head, code_by_name, first_block, foreign_code, is_for_linker, is_packed_tree,
 };
 use crate::loader::is_archive;
 use crate::resources::Resources;
@@ -22,7 +22,7 @@ use crate::text::{NAMED, first_names};
 pub(crate) struct LookedAt {
     files: usize,
     binaries: usize,
-    /// Static libraries, and what else is named by the data in it, of which only the beginning was read.
+    /// Static libraries, object files for Windows, and what else is named by the data in it, of which only the beginning was read.
     libraries: usize,
     /// Libraries whose wrappers lead to archives that the input does not have.
     split: usize,
@@ -109,7 +109,7 @@ impl LookedAt {
         self.files += 1;
         self.loose.extend(code.map(|_| path));
         self.foreign.extend(code.filter(|it| !it.is_amd()).map(|form| format!("{path} ({})", form.name())));
-        self.libraries += usize::from(begins_static_library(&block));
+        self.libraries += usize::from(is_for_linker(&block) && !is_binary);
         self.packed.extend(is_packed_tree(path.name(), &block, content).then_some(path));
         self.binaries += usize::from(is_binary);
         is_binary

@@ -27,6 +27,7 @@ mod bundle_files;
 mod code_in_frames;
 mod device_code;
 mod failures;
+mod for_linkers;
 mod headers;
 mod made_code;
 mod shown;
