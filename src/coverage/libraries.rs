@@ -6,7 +6,7 @@ use std::slice;
 use super::code::{CodePlace, LibraryCode};
 use super::model::{CoverageInput, UnjudgedCode};
 use crate::binary::FatBinary;
-use crate::devicecode::{CodeOfForm, DeviceForm};
+use crate::devicecode::{CodeOfForm, DeviceForm, UNJOINED};
 use crate::fatbin::{CodeDamage, damage_for};
 use crate::gpu::TargetId;
 use crate::report::table::counted;
@@ -84,9 +84,10 @@ pub(super) fn unjudged(examined: &CoverageInput<'_>) -> Vec<UnjudgedCode> {
     let of_file = |file: &CodeOfFile| -> Vec<UnjudgedCode> {
         let code = |reason: String| UnjudgedCode { path: file.path.to_string(), reason };
         let is_unknown = |found: &&CodeOfForm| {
-            let is_judged = found.unknown.code_objects == 0 && found.form != DeviceForm::Bitcode;
+            let is_judged = found.unknown.code_objects == 0 && found.is_for_targets();
             found.form.is_amd() && found.form != DeviceForm::SplitMarker && !is_judged
         };
+        let unjoined = is_unjoined(file, examined).then(|| code(UNJOINED.to_owned()));
         let name = |found: &CodeOfForm| found.form.name();
         let of_forms = file
             .staying()
@@ -94,7 +95,7 @@ pub(super) fn unjudged(examined: &CoverageInput<'_>) -> Vec<UnjudgedCode> {
             .map(|found| code(format!("{}: {}", name(found), found.form.stays().unwrap_or("its target is not known"))));
         let unfinished = file.is_unfinished.then(|| code("not searched to the end".to_owned()));
         let packed = file.has_archive.then(|| code("an archive, which is not searched".to_owned()));
-        of_forms.chain(unfinished).chain(packed).collect()
+        of_forms.chain(unjoined).chain(unfinished).chain(packed).collect()
     };
     let input = examined.input;
     let joined = input.is_joined.then(|| UnjudgedCode {
@@ -133,10 +134,19 @@ fn unsplit(examined: &CoverageInput<'_>) -> impl Iterator<Item = LibraryCode> {
     })
 }
 
+/// Whether a split library may have archives that are not read for it, so that it is not judged.
+fn is_unjoined(file: &CodeOfFile, examined: &CoverageInput<'_>) -> bool {
+    let is_known = || examined.joined.without_code.contains(&file.path) || warning(&file.path, examined).is_some();
+    file.may_be_joined && !is_known()
+}
+
 /// A library that was split and could not be joined, or code that programs and linkers find without a wrapper. All code of one
 /// file is judged together.
 fn other(file: &CodeOfFile, examined: &CoverageInput<'_>) -> Option<LibraryCode> {
     let path = file.path.clone();
+    if is_unjoined(file, examined) {
+        return None;
+    }
     if let Some(split) = file.staying().find(|found| found.form == DeviceForm::SplitMarker) {
         let count = split.pieces;
         let missing = || {

@@ -41,6 +41,9 @@ pub enum DeviceForm {
     /// Wrappers of a split library whose archives are elsewhere.
     #[strum(serialize = "split library")]
     SplitMarker,
+    /// An archive for split libraries, in an archive of the input, so that it is joined with none.
+    #[strum(serialize = ".kpack archive")]
+    Kpack,
     /// A database of kernels that were compiled at run time.
     #[strum(serialize = "kernel cache")]
     KernelCache,
@@ -114,8 +117,9 @@ impl DeviceForm {
             Self::Upx => b"UPX!",
             // Wrappers with the magic HIPK; an ELF file whose e_machine is 190 (EM_CUDA); the sections
             // __CLANG_OFFLOAD_BUNDLE__*-spir* (DPC++'s clang-offload-wrapper); bundles and offload binaries with nothing else, and
-            // sections __CLANG_OFFLOAD_BUNDLE__*-amdgcn-* of objects; bitcode by its triple (devicecode/bitcode.rs).
-            Self::SplitMarker | Self::NvidiaCubin | Self::Sycl | Self::Bitcode | Self::HostBitcode => b"",
+            // sections __CLANG_OFFLOAD_BUNDLE__*-amdgcn-* of objects; bitcode by its triple (devicecode/bitcode.rs);
+            // archives by their names or directories (loader/archives.rs).
+            Self::SplitMarker | Self::NvidiaCubin | Self::Sycl | Self::Bitcode | Self::HostBitcode | Self::Kpack => b"",
         }
     }
 
@@ -124,6 +128,7 @@ impl DeviceForm {
         match self {
             Self::Bundle | Self::CompressedBundle | Self::CodeObject | Self::OffloadBinary => None,
             Self::SplitMarker => Some("its archives are not in the input; name the device parts, too"),
+            Self::Kpack => Some("in an archive: unpack that first, and its libraries with it"),
             Self::KernelCache => Some("what is in it for which GPU is not read"),
             Self::Xz | Self::Bzip2 | Self::Lzma => Some("it is not searched; unpack it, or compress it with zstd"),
             Self::Upx => Some("its content cannot be seen; unpack it with \"upx -d\""),
@@ -139,6 +144,10 @@ impl DeviceForm {
         !matches!(self, Self::NvidiaFatbin | Self::NvidiaCubin | Self::Sycl)
     }
 }
+
+/// What is said of a split library whose archives are in an archive of the input, or outside of the one that it is in.
+pub(crate) const UNJOINED: &str =
+    "it is split, and not joined with .kpack archives, since it or they are packed: unpack first";
 
 /// What is said of files of which none has code for AMD's GPUs. Each is named with its form.
 pub(crate) fn foreign_code(named: &[String]) -> String {

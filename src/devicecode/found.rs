@@ -28,9 +28,9 @@ pub struct CodeOfForm {
 }
 
 impl CodeOfForm {
-    /// Whether it is code for its targets: bitcode has to be linked first.
+    /// Whether it is code for its targets: bitcode has to be linked first, and an archive unpacked.
     pub(crate) fn is_for_targets(&self) -> bool {
-        self.form != DeviceForm::Bitcode && !self.targets.is_empty()
+        !matches!(self.form, DeviceForm::Bitcode | DeviceForm::Kpack) && !self.targets.is_empty()
     }
 
     /// Whether it is of offload bundles in data.
@@ -73,6 +73,11 @@ impl CodePiece {
     /// Something of which only the form and the length are known.
     pub(super) fn opaque(form: DeviceForm, length: u64) -> Self {
         Self { form, frames: Vec::new(), length, code: vec![(None, 0)] }
+    }
+
+    /// An archive for split libraries.
+    pub(crate) fn of_kpack(length: u64, code: Vec<(Option<TargetId>, u64)>) -> Self {
+        Self { code, ..Self::opaque(DeviceForm::Kpack, length) }
     }
 }
 

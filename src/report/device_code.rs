@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::table::{Table, TableCell, counted, size};
-use crate::devicecode::{CodeAmount, CodeFrame, CodeOfForm, DeviceCodePlace, DeviceForm};
+use crate::devicecode::{CodeAmount, CodeFrame, CodeOfForm, DeviceCodePlace, DeviceForm, UNJOINED};
 use crate::split::{CodeOfFile, Fate};
 
 /// The most targets whose amounts are written apart.
@@ -150,10 +150,11 @@ impl CodeSummary {
 /// Why code stays in the host part.
 pub(crate) fn reason(
     found: &CodeOfForm,
-    CodeOfFile { archives, may_be_wrapped, is_in_archive, .. }: &CodeOfFile,
+    CodeOfFile { archives, may_be_wrapped, is_in_archive, may_be_joined, .. }: &CodeOfFile,
 ) -> String {
     let of_form = found.form.stays();
     match (of_form, found.place) {
+        (Some(_), _) if found.form == DeviceForm::SplitMarker && *may_be_joined => UNJOINED.to_owned(),
         (Some(reason), _) if found.form == DeviceForm::SplitMarker && !archives.is_empty() => {
             format!("{reason}; its marker names {}", archives.join(", "))
         }

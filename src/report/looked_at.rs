@@ -120,7 +120,13 @@ impl LookedAt {
         self.is_unfinished = code.iter().any(|file| file.is_unfinished);
         self.packed = FirstName::default();
         self.packed.extend(code.iter().filter(|file| file.has_archive).map(|file| &file.path));
-        let is_named = |summary: &CodeSummary| summary.fate == Fate::Stays && summary.form != DeviceForm::SplitMarker;
+        // What belongs together may be in several archives.
+        let is_packed = code.iter().any(CodeOfFile::is_packed_split);
+        if is_packed {
+            (self.split, self.archives) = (0, 0);
+        }
+        let is_other = |summary: &CodeSummary| summary.form != DeviceForm::SplitMarker;
+        let is_named = |summary: &CodeSummary| summary.fate == Fate::Stays && (is_packed || is_other(summary));
         let named: Vec<_> = CodeSummary::all(code).into_iter().filter(is_named).collect();
         let is_amd = named.iter().any(|summary| summary.form.is_amd());
         let (own, foreign) = named.iter().partition::<Vec<_>, _>(|_| is_amd);

@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::binary_code::{Holder, find};
 use crate::binary::FileCode;
-use crate::devicecode::{CodeOfForm, CodePiece, CodeTally, DeviceCodePlace};
+use crate::devicecode::{CodeOfForm, CodePiece, CodeTally, DeviceCodePlace, UnpackedFile};
 use crate::fatbin::{Bundle, CODE_HEADER, CodeDamage, damage_after_head};
 use crate::index::RecordKind;
+use crate::kpack::ArchiveReader;
+use crate::loader::is_archive;
 use crate::resources::Resources;
 use crate::rope::{Content, Identity};
 
@@ -73,6 +75,17 @@ impl ContentCode {
     pub(super) fn into_box(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }
+}
+
+/// The code for split libraries in a file of an archive of the input, where it is joined with none.
+pub(crate) fn unjoined_code(file: &UnpackedFile) -> Vec<CodeOfForm> {
+    let UnpackedFile { path, content, .. } = file;
+    let is_unjoined = file.is_in_archive && is_archive(path, content);
+    let code = is_unjoined.then(|| match ArchiveReader::list(Arc::clone(content)) {
+        Ok(reader) => reader.entries().map(|(_, target, entry)| (target.parse().ok(), entry.original_size)).collect(),
+        Err(_) => vec![(None, 0)],
+    });
+    tally(DeviceCodePlace::File, code.map(|code| CodePiece::of_kpack(content.size(), code)))
 }
 
 /// What is wrong with the code behind the wrappers of a binary.

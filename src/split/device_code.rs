@@ -5,14 +5,15 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::content_code::{ContentCode, tally};
+use super::content_code::{ContentCode, tally, unjoined_code};
 use super::{Destination, Plan};
 use crate::binary::{FileCode, has_bundles};
 use crate::devicecode::{
-    CodeOfForm, DeviceCodePlace, Effort, UnpackedFile, code_by_name, code_of_file, files_behind, unpacked,
+    CodeOfForm, DeviceCodePlace, DeviceForm, Effort, UnpackedFile, code_by_name, code_of_file, files_behind, unpacked,
 };
 use crate::fatbin::CodeDamage;
 use crate::join::Joined;
+use crate::loader::is_archive;
 use crate::memory::{Parser, ParserMemory};
 use crate::metrics::Progress;
 use crate::resources::Resources;
@@ -47,6 +48,8 @@ pub struct CodeOfFile {
     pub(crate) may_be_wrapped: bool,
     /// Whether it is a file in an archive, which is not unpacked to split it.
     pub(crate) is_in_archive: bool,
+    /// Whether it is a split library whose archives may be in an archive of the input, or are outside of the one that it is in.
+    pub(crate) may_be_joined: bool,
     /// Whether a zip file is behind it, whose files are searched by themselves.
     has_zip: bool,
     /// Whether it is or has an archive that is not searched: one in an archive, or of a format that is not read.
@@ -74,6 +77,7 @@ impl CodeOfFile {
             is_unfinished,
             may_be_wrapped: false,
             is_in_archive: false,
+            may_be_joined: false,
             has_zip,
             has_archive,
             damage,
@@ -83,13 +87,24 @@ impl CodeOfFile {
 
     /// That of a file in an archive, of which planning says nothing. What is behind wrappers is found as other data is.
     fn in_archive(file: UnpackedFile, resources: &Arc<Resources>) -> Self {
+        let unjoined = unjoined_code(&file);
         let UnpackedFile { path, content, is_packed_tree, .. } = file;
         let search = || ContentCode::of(&content, None, resources);
         let ContentCode { code, damage, is_unread, .. } =
             if is_packed_tree { ContentCode::default() } else { search() };
         let code = if is_unread { FileCode::unread() } else { code };
-        let own = Self::new(path, Vec::new(), code, damage);
+        let own = Self::new(path, unjoined.into_iter().map(|found| (Fate::Stays, found)).collect(), code, damage);
         Self { is_in_archive: true, has_archive: is_packed_tree || own.has_archive || own.has_zip, ..own }
+    }
+
+    /// Whether it is a split library, or has the code of some, in an archive of the input.
+    pub(crate) fn is_packed_split(&self) -> bool {
+        self.is_in_archive && (self.has(DeviceForm::SplitMarker) || self.has(DeviceForm::Kpack))
+    }
+
+    /// Whether code of this form stays in the host part.
+    fn has(&self, form: DeviceForm) -> bool {
+        self.staying().any(|found| found.form == form)
     }
 
     /// Whether there is something to say about it.
@@ -136,7 +151,13 @@ pub fn device_code(
         progress.advance(entry.size());
         found.into_iter().filter(CodeOfFile::is_notable)
     });
-    found.collect()
+    let mut found: Vec<_> = found.collect();
+    let is_packed = found.iter().any(|file| file.has(DeviceForm::Kpack));
+    let is_loose = input.files().any(|(path, content)| is_archive(path, content));
+    for file in found.iter_mut().filter(|file| file.has(DeviceForm::SplitMarker)) {
+        file.may_be_joined = is_packed || file.is_in_archive && is_loose;
+    }
+    found
 }
 
 fn of_entry(

@@ -39,7 +39,7 @@ use crate::resources::Resources;
 use crate::source::{Entry, EntryPath, Input};
 
 pub use bundles::targets_of_bundle_file;
-pub(crate) use content_code::wrapped_damage;
+pub(crate) use content_code::{unjoined_code, wrapped_damage};
 pub use device_code::{CodeOfFile, Fate, device_code};
 pub use file_digest::{FileDigest, FileSum, PassingSum};
 pub(crate) use manifest::{ListItem, bounded};

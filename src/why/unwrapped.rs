@@ -15,6 +15,7 @@ use crate::opened::InnerSplits;
 use crate::remote::is_url;
 use crate::resources::Resources;
 use crate::source::{EntryPath, Input, InputKind, open_file};
+use crate::split::unjoined_code;
 
 impl Question {
     /// Looks such code up as `inspect --require` judges it. What is not judged is named.
@@ -46,8 +47,9 @@ impl Question {
         let with_code = |file: UnpackedFile| {
             let place = root.join(file.path.as_path());
             let wanted = || FileCode::of(&file.content, false, &self.resources).unwrap_or_else(|_| FileCode::unread());
-            let code =
+            let mut code =
                 if self.is_wanted(&place) { wanted() } else { FileCode::unsearched(&file.content, &self.resources) };
+            code.found.extend(unjoined_code(&file));
             (place, file, code)
         };
         let mut all = Vec::new();

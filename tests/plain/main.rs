@@ -26,6 +26,7 @@ mod hostile;
 mod identity;
 mod images;
 mod outputs;
+mod packed_splits;
 mod pages;
 mod plug_ins;
 mod recognised;
