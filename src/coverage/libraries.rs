@@ -85,7 +85,9 @@ pub(super) fn unjudged(examined: &CoverageInput<'_>) -> Vec<UnjudgedCode> {
         let code = |reason: String| UnjudgedCode { path: file.path.to_string(), reason };
         let is_unknown = |found: &&CodeOfForm| {
             let is_judged = found.unknown.code_objects == 0 && found.is_for_targets();
-            found.form.is_amd() && found.form != DeviceForm::SplitMarker && !is_judged
+            // Libraries for compilers, such as ROCm's `amdgcn/bitcode/ocml.bc`, are loaded by no runtime.
+            let is_for_compilers = found.form == DeviceForm::Bitcode && file.path.name().ends_with(b".bc");
+            found.form.is_amd() && found.form != DeviceForm::SplitMarker && !is_judged && !is_for_compilers
         };
         let unjoined = is_unjoined(file, examined).then(|| code(UNJOINED.to_owned()));
         let name = |found: &CodeOfForm| found.form.name();

@@ -3,6 +3,7 @@
 use kpackfs::devicecode::{DeviceCodePlace, DeviceForm};
 use kpackfs::split::Fate;
 
+use crate::common::{self, fixture, program};
 use crate::shapes::bundle_files::{bundle, three};
 use crate::shapes::device_code::{only, search};
 use crate::shapes::made_code::{static_library, with_data, zstd};
@@ -98,6 +99,24 @@ fn bitcode_is_named_by_its_triple() {
     ] {
         assert_eq!(only("unit.o", damaged.to_vec()).1.form, DeviceForm::HostBitcode);
     }
+}
+
+/// Compilers read AMD's device libraries. What `-flto` wrote may have code that nobody has seen.
+#[test]
+fn device_libraries_need_no_judgement() {
+    let place = tempfile::tempdir().unwrap();
+    common::put(place.path().join("libx.so"), fixture("plain.so"));
+    let judged = |name: &str, triple: &str| {
+        let file = place.path().join(name);
+        common::put(&file, bitcode(triple));
+        let arguments = ["inspect", "--no-cache", "--require", "gfx90a", "--require-judged"];
+        let output = program().args(arguments).arg(place.path()).output().unwrap();
+        std::fs::remove_file(file).unwrap();
+        output.status.code()
+    };
+    assert_eq!(judged("amdgcn/bitcode/ocml.bc", "amdgcn-amd-amdhsa"), Some(0));
+    assert_eq!(judged("unit.o", "amdgcn-amd-amdhsa"), Some(1));
+    assert_eq!(judged("unit.bc", "x86_64-unknown-linux-gnu"), Some(1));
 }
 
 /// Those of other machines and of programs are none: they have no sections, or an optional header.
