@@ -227,7 +227,7 @@ fn claimed_members(window: &mut Window<'_>) -> io::Result<Option<u64>> {
     window.read_exact(&mut tail)?;
     let mut most = None;
     for (at, record) in ends_in(&tail) {
-        // APPNOTE.TXT 4.3.16: total number of entries 10.
+        // APPNOTE.TXT 4.3.16: number of entries on this disk 8.
         let [_, _, _, _, _, _, _, _, n0, n1, ..] = *record;
         let mut members = u64::from(u16::from_le_bytes([n0, n1]));
         // 4.3.15: signature 0, offset of the Zip64 end record 8.
