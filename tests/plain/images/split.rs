@@ -89,6 +89,10 @@ fn each_gpu_gets_its_archives_and_distributions() {
             let found = unpack(&out.archives(gpu));
             assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{gpu}");
             assert!(found == expected, "{gpu}");
+            // The code of the database is made up.
+            let (name, against) = (out.name(gpu), whole.name("x"));
+            let arguments = ["verify", "--allow", "database-code", &*name, "--against", &*against];
+            succeeds(program().args(arguments));
         }
         fs::remove_dir_all(place.path().join("in")).unwrap();
     }
