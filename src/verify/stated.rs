@@ -93,21 +93,25 @@ impl Context<'_> {
     /// Whether the device parts that are here have files of databases only, by their manifests: their GPUs have no code in any
     /// library. The distributions in an image are below its root.
     pub(super) fn have_databases_only(&self, stated: &[StatedPart<'_>]) -> bool {
-        let below = if self.distributions.is_empty() { self.manifests_below() } else { Vec::new() };
-        let all = stated.iter().filter_map(|it| it.manifest.as_ref()).chain(&below);
-        let mut devices = all.filter(|manifest| manifest.part != HOST).peekable();
-        devices.peek().is_some() && devices.all(|manifest| manifest.files.iter().all(|file| file.entries.is_none()))
+        let here = stated.iter().filter_map(|it| it.manifest.as_ref()).filter_map(lists_databases_only);
+        let mut devices = here.chain(self.databases_only_below()).peekable();
+        devices.peek().is_some() && devices.all(|it| it)
     }
 
-    fn manifests_below(&self) -> Vec<PartManifest> {
+    /// The same for each manifest in an image. There may be many long ones, so that one at a time is in memory.
+    fn databases_only_below(&self) -> impl Iterator<Item = bool> {
         let is_it = |path: &EntryPath| {
             let directory = path.parent().filter(|_| path.name() == PART_MANIFEST.as_bytes());
             directory.is_some_and(|directory| directory.name().ends_with(b".dist-info"))
         };
-        let part = self.parts.all.first().into_iter();
-        let files = part.flat_map(|part| part.files()).filter(|(path, _)| is_it(path));
-        let read = files.filter_map(|(_, content)| WholeFile::of(Parser::Manifest, &**content).ok());
-        read.filter_map(|bytes| PartManifest::parse(&bytes).ok()).collect()
+        let part = self.parts.all.first().filter(|_| self.distributions.is_empty()).into_iter();
+        let files = part.flat_map(|part| part.files()).filter(move |(path, _)| is_it(path));
+        files.filter_map(|(_, content)| {
+            let bytes = WholeFile::of(Parser::Manifest, &**content).ok();
+            let manifest = bytes.and_then(|bytes| PartManifest::parse(&bytes).ok());
+            // One that cannot be read may list code.
+            manifest.as_ref().map_or(Some(false), lists_databases_only)
+        })
     }
 
     /// Whether a distribution states the ID of an earlier split. If an installation is split, the dist-info of what was
@@ -157,4 +161,9 @@ impl StatedPart<'_> {
     pub(super) fn input_id(&self) -> Option<&str> {
         self.distribution?.statement.as_ref()?.input_id.as_deref()
     }
+}
+
+/// Whether the manifest of a device part lists files of databases only; `None` for that of a host part.
+fn lists_databases_only(manifest: &PartManifest) -> Option<bool> {
+    (manifest.part != HOST).then(|| manifest.files.iter().all(|file| file.entries.is_none()))
 }
