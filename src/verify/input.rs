@@ -124,8 +124,12 @@ fn is_tree(NamedPath { path, named }: &NamedPath, resources: &Arc<Resources>) ->
         }
         Named::Split(split) if split.has_host && !split.is_proved => {
             let is_part = |name: &String| {
-                let open = || Part::open(&split.path.join(name), String::new(), resources);
-                Ok(BundleKey::is_name(name) || name != DOT_KPACK && is_device(&open()?))
+                if BundleKey::is_name(name) || name == DOT_KPACK {
+                    return Ok(name != DOT_KPACK);
+                }
+                // A directory of a tree may have nothing but databases.
+                let part = Part::open(&split.path.join(name), String::new(), resources)?;
+                Ok(is_device(&part) && part.files().any(|(path, content)| is_archive(path, content)))
             };
             Ok(!split.devices.iter().map(is_part).collect::<anyhow::Result<Vec<_>>>()?.contains(&true))
         }

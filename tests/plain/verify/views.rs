@@ -282,6 +282,9 @@ fn a_tree_with_a_directory_called_host_is_one() {
     for name in ["host/x.so", "lib/y.so"] {
         copy(Path::new("tests/fixtures/plain.so"), &tree.path().join(name));
     }
+    let share = tree.path().join("share/miopen/db");
+    fs::create_dir_all(&share).unwrap();
+    fs::write(share.join("gfx90a68.HIP.fdb.txt"), "k=v").unwrap();
     assert!(is_nothing(&[tree.path().to_owned()]));
     let out = place.path().join("out");
     split(tree.path(), &out, &["--view", "merged/gfx90a", "--view", "thin/gfx90a"]);
