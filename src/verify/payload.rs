@@ -1,11 +1,12 @@
 //! Checks what host and device distributions install: libraries find code, and archives and databases belong there.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use super::context::Context;
 use super::distributions::{Distribution, Role};
 use super::lookup::OverlaidArchive;
-use super::parts::{Parts, PartsKind};
+use super::parts::{Part, Parts, PartsKind};
 use super::report::enumerate;
 use super::rules::Rule;
 use super::separation::elsewhere;
@@ -13,6 +14,7 @@ use super::stated::StatedPart;
 use super::without_code::{LookupResults, Unreached, note_without_code};
 use crate::collect::is_collected;
 use crate::gpu::BundleKey;
+use crate::loader::DOT_KPACK;
 use crate::source::EntryPath;
 use crate::wheel::part_in;
 
@@ -153,9 +155,7 @@ pub(super) fn check_archives(context: &Context<'_>) {
     }
     let devices = distributions.iter().filter(|it| it.role == Role::Device);
     let named: HashSet<_> = devices.flat_map(Distribution::recorded).collect();
-    // A split and a package contain all of their binaries, and so does a view, which has no distributions of its own. What other tools
-    // install, collections, and what is around directories of packages may have some of them.
-    let is_view = distributions.is_empty() && !parts.is_rest && !parts.all.iter().any(|part| is_collected(&part.input));
+    let is_tree = is_tree_alone(parts);
     for archive in &archives.list {
         let is_of_device = if is_installation { named.contains(&archive.path) } else { archive.part > 0 };
         if !archive.is_reached() {
@@ -166,7 +166,8 @@ pub(super) fn check_archives(context: &Context<'_>) {
             continue;
         }
         let Some(part) = parts.all.get(archive.part) else { continue };
-        let is_whole = !is_installation || is_view || is_of_device;
+        // A split and a package contain all of their binaries, and so does a view.
+        let is_whole = !is_installation || is_of_device || is_tree && is_of_view(&archive.path);
         let mut orphans = if is_whole { archive.orphans() } else { archive.orphans_of_existing(&part.input) };
         orphans.retain(|name| !archive.is_left_out(name, parts));
         if !orphans.is_empty() {
@@ -174,4 +175,17 @@ pub(super) fn check_archives(context: &Context<'_>) {
             findings.add(Rule::OrphanEntry, archive.label.as_str(), reason);
         }
     }
+}
+
+/// Whether no packages are in a tree, at any depth, so that it may be a view. Collections, and what is around directories of
+/// packages, may have some of the binaries in their archives.
+fn is_tree_alone(parts: &Parts) -> bool {
+    let has_packages = |part: &Arc<Part>| part.input.entries.iter().any(|it| it.path.name().ends_with(b".dist-info"));
+    !parts.is_rest && !parts.all.iter().any(|part| is_collected(&part.input) || has_packages(part))
+}
+
+/// Whether an archive has the place and the name of those in a view of a tree: `.kpack/rocm_TARGET.kpack`. Other tools may install
+/// some of the packages that share an archive.
+fn is_of_view(archive: &EntryPath) -> bool {
+    archive.directory() == DOT_KPACK.as_bytes() && archive.name().starts_with(b"rocm_gfx")
 }

@@ -270,9 +270,17 @@ fn a_library_that_is_gone_leaves_entries_of_archives() {
     fs::rename(out.join("merged/gfx90a"), &copied).unwrap();
     assert_eq!(check(copied.clone(), None).findings, []);
     fs::remove_file(copied.join("lib/y.so")).unwrap();
-    let found = check(copied, None).findings;
+    let found = check(copied.clone(), None).findings;
     let found: Vec<_> = found.iter().map(|it| (it.rule, it.path.as_str())).collect();
     assert_eq!(found, [(Rule::OrphanEntry, ".kpack/rocm_gfx90a.kpack")]);
+    // Next to packages, and below the top, archives may be of other tools.
+    let around = place.path().join("around");
+    fs::create_dir(&around).unwrap();
+    fs::rename(&copied, around.join("rocm")).unwrap();
+    assert_eq!(check(around.clone(), None).findings, []);
+    unpacked(&around.join("rocm/lib/site-packages"), "fat", "1.0");
+    fs::remove_dir_all(around.join("rocm/lib/site-packages/fat")).unwrap();
+    assert_eq!(check(around.join("rocm"), None).findings, []);
 }
 
 /// A tree may have a directory with the name of the host part.
