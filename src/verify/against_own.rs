@@ -169,7 +169,9 @@ fn is_installation(context: &Context<'_>) -> bool {
 fn is_compiled_again(context: &Context<'_>) -> bool {
     let is_wheel = |host: &Input| matches!(host.kind, InputKind::Wheel(_) | InputKind::Wheels(Some(_)));
     let is_tree = context.parts.all.first().is_some_and(|host| !is_wheel(&host.input));
-    context.parts.kind == PartsKind::Installation && is_tree && !context.distributions.is_empty()
+    // The distributions of an environment that is compared as a whole are below its prefix.
+    let has_distributions = !context.distributions.is_empty() || context.parts.environment.is_some();
+    context.parts.kind == PartsKind::Installation && is_tree && has_distributions
 }
 
 /// Whether an installer left its files.

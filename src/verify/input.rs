@@ -143,7 +143,8 @@ fn open_environment(prefix: &Path, sites: &[Site], is_compared: bool, tools: Too
     let (statement, thin) = (LocatedStatement::of_part(prefix)?, thin::of_view(prefix));
     if is_compared && (statement.is_some() || thin.is_some()) {
         let part = Part::open(prefix, String::new(), tools.resources)?;
-        return Ok(vec![Parts { statement, ..Parts::of_one(part) }]);
+        let environment = prefix.canonicalize().ok();
+        return Ok(vec![Parts { environment, statement, ..Parts::of_one(part) }]);
     }
     let rest = Parts::open_rest(prefix, sites, tools)?;
     let thin = thin.or_else(|| rest.as_ref().and_then(thin::of_place));
