@@ -99,6 +99,9 @@ impl Comparison<'_> {
     /// Whether a file in the dist-info of an earlier split is left out of a split of an image, or made again: distributions of GPUs
     /// that it is not for, and what a host part states, if its code is joined to its libraries.
     pub(super) fn is_of_earlier_split(&self, path: &EntryPath) -> bool {
+        if !self.context.parts.is_image {
+            return false;
+        }
         let mut above = successors(path.parent(), EntryPath::parent);
         let Some(directory) = above.find(|it| it.name().ends_with(b".dist-info")) else { return false };
         let stated = |input: &Input| statement_in(input, &directory);
@@ -117,7 +120,7 @@ impl Comparison<'_> {
     /// Whether this is a directory that thin libraries leave without archives. An image has it in the layer of all GPUs.
     pub(super) fn is_left_empty(&self, entry: &Entry) -> bool {
         let is_of_archives = entry.path.name() == DOT_KPACK.as_bytes() && matches!(entry.kind, EntryKind::Directory);
-        is_of_archives && self.context.thin.is_whole()
+        is_of_archives && self.context.parts.is_image && self.context.thin.is_whole()
     }
 }
 

@@ -89,7 +89,7 @@ pub(super) fn open(named: &[NamedPath], is_compared: bool, tools: Tools<'_>) -> 
                 let root = Input { location: path.clone(), ..root };
                 let part = Part::of_input(root, String::new(), resources)?;
                 let thin = image::gpus_of(reference, resources)?;
-                inputs.push(VerifyInput::Parts(vec![Parts { thin, ..Parts::of_one(part) }]));
+                inputs.push(VerifyInput::Parts(vec![Parts { thin, is_image: true, ..Parts::of_one(part) }]));
             }
             Named::Bundle => form.check_input(path)?,
             Named::Binary | Named::CodeObject => inputs.push(VerifyInput::Binary(file()?)),

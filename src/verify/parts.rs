@@ -34,6 +34,8 @@ pub(super) struct Parts {
     pub(super) is_optional: bool,
     /// Whether they are what an environment has outside of its directories of packages.
     pub(super) is_rest: bool,
+    /// Whether they are the root file system of an image.
+    pub(super) is_image: bool,
     /// The real path of the environment that was named and holds them.
     pub(super) environment: Option<PathBuf>,
     /// The archives of that environment, if this is a directory of packages in it.

@@ -264,6 +264,31 @@ fn views_of_environments_are_checked() {
     }
 }
 
+/// A view of an environment has the distributions of all GPUs, unlike a split of an image.
+#[test]
+fn views_of_environments_have_all_distributions() {
+    let place = tempfile::tempdir().unwrap();
+    let (venv, out) = (place.path().join("venv"), place.path().join("out"));
+    let site = Path::new("lib/python3.12/site-packages");
+    copy(Path::new("tests/fixtures/plain.so"), &venv.join("lib/x.so"));
+    fs::write(venv.join("pyvenv.cfg"), "").unwrap();
+    let device = |of: &Path, key: &str| of.join(site).join(format!("amd_fat_device_{key}-1.0.dist-info"));
+    for key in ["gfx90a", "gfx1030"] {
+        fs::create_dir_all(device(&venv, key)).unwrap();
+        fs::write(device(&venv, key).join("METADATA"), "Name: amd-fat-device\nVersion: 1.0\n").unwrap();
+    }
+    split(&venv, &out, &["--view", "thin/gfx90a", "--view", "merged/gfx90a"]);
+    for view in ["thin/gfx90a", "merged/gfx90a"].map(|view| out.join(view)) {
+        assert_eq!(check(view.clone(), Some(&venv)).findings, []);
+        for key in ["gfx90a", "gfx1030"] {
+            fs::remove_dir_all(device(&view, key)).unwrap();
+        }
+        let found = check(view, Some(&venv)).findings;
+        let lost = |key: &str| found.iter().any(|it| it.rule == Rule::AgainstLost && it.path.contains(key));
+        assert!(lost("gfx90a") && lost("gfx1030"), "{found:?}");
+    }
+}
+
 /// A copy of a merged view has no statement and no manifest: its archives show which libraries it had.
 #[test]
 fn a_library_that_is_gone_leaves_entries_of_archives() {
