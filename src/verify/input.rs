@@ -1,5 +1,6 @@
 //! The input of `verify`: which paths are parts of one split, and which are separate.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use super::artifacts;
 use super::group::{NamedInput, check_alone, group, is_device};
 use super::outer::OuterArchives;
-use super::parts::{Part, Parts};
+use super::parts::{Part, Parts, PartsKind};
 use super::report::{Findings, Tools};
 use super::thin;
 use super::views::open_views;
@@ -69,7 +70,8 @@ pub(super) fn open(named: &[NamedPath], is_compared: bool, tools: Tools<'_>) -> 
     }
     let (mut grouped, mut inputs) = (Vec::new(), Vec::new());
     for it @ NamedPath { path, named: form } in named {
-        let form = if is_tree(it, resources)? { &Named::Tree } else { form };
+        let form = if is_tree(it, named, resources)? { &Named::Tree } else { form };
+        inputs.extend(packages_of_host(it, form, is_compared, resources)?);
         let file = || anyhow::Ok(SingleFile { path: path.clone(), content: open_file(path, resources)? });
         match form {
             Named::Wheels(wheels) => grouped.extend(wheels_of(wheels, named, tools)),
@@ -114,13 +116,17 @@ pub(super) fn open(named: &[NamedPath], is_compared: bool, tools: Tools<'_>) -> 
     Ok(inputs)
 }
 
-/// Whether something is a tree, although it looks like more: an environment that is the host part of a split, to which device
-/// parts belong, or a tree with its own directory called `host`. Other splitters write no statement, but device parts.
-fn is_tree(NamedPath { path, named }: &NamedPath, resources: &Arc<Resources>) -> anyhow::Result<bool> {
-    match named {
+/// Whether something is a tree, although it looks like more: an environment that is the host part of a split and is named with
+/// device parts, or a tree with its own directory called `host`. Other splitters write no statement, but device parts.
+fn is_tree(it: &NamedPath, all: &[NamedPath], resources: &Arc<Resources>) -> anyhow::Result<bool> {
+    let has_name = |path: &Path, is_it: fn(&str) -> bool| {
+        path.canonicalize().is_ok_and(|real| real.file_name().and_then(OsStr::to_str).is_some_and(is_it))
+    };
+    match &it.named {
         Named::Environment(_) => {
-            let is_host = path.canonicalize().is_ok_and(|real| real.ends_with(HOST));
-            Ok(is_host && LocatedStatement::of_part(path)?.is_some())
+            let is_host = has_name(&it.path, |name| name == HOST);
+            let has_devices = || all.iter().any(|other| has_name(&other.path, BundleKey::is_name));
+            Ok(is_host && has_devices() && LocatedStatement::of_part(&it.path)?.is_some())
         }
         Named::Split(split) if split.has_host && !split.is_proved => {
             let is_part = |name: &String| {
@@ -135,6 +141,21 @@ fn is_tree(NamedPath { path, named }: &NamedPath, resources: &Arc<Resources>) ->
         }
         _ => Ok(false),
     }
+}
+
+/// The directories of packages of an environment that is checked as a host part (`form` is that of a tree). Their RECORDs show which
+/// files changed; the rest is checked with the device parts. A comparison shows more than RECORDs.
+fn packages_of_host(
+    NamedPath { path, named }: &NamedPath,
+    form: &Named,
+    is_compared: bool,
+    resources: &Arc<Resources>,
+) -> anyhow::Result<Option<VerifyInput>> {
+    let (Named::Environment(sites), Named::Tree, false) = (named, form, is_compared) else { return Ok(None) };
+    let statement = LocatedStatement::of_part(path)?;
+    let of_host = |site: Parts| Parts { kind: PartsKind::Fragment, statement: statement.clone(), ..site };
+    let sites = open_sites(path, sites, resources)?;
+    Ok(Some(VerifyInput::Parts(sites.into_iter().map(of_host).collect())))
 }
 
 /// What an environment has outside of its directories of packages, and each of these. A view of one has the code of its packages

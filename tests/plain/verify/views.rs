@@ -264,6 +264,32 @@ fn views_of_environments_are_checked() {
     }
 }
 
+/// The host part of an environment has its packages, with the files that no GPU has of its own.
+#[test]
+fn host_parts_of_environments_are_checked() {
+    let place = tempfile::tempdir().unwrap();
+    let (venv, out) = (place.path().join("venv"), place.path().join("out"));
+    let site = "lib/python3.12/site-packages";
+    unpacked(&venv.join(site), "fat", "1.0");
+    let source = fs::read(venv.join(site).join("fat/version.py")).unwrap();
+    let digest = Sha256::digest(&source);
+    let row = format!("sha256={},{}", Base64Display::new(&digest, &URL_SAFE_NO_PAD), source.len());
+    let record = format!("fat/version.py,{row}\nfat/plain.so,sha256={},1\n", "A".repeat(43));
+    fs::write(venv.join(site).join("fat-1.0.dist-info/RECORD"), record).unwrap();
+    fs::write(venv.join("pyvenv.cfg"), "").unwrap();
+    split(&venv, &out, &["--view", "host", "--view", "gfx90a"]);
+    let found = |parts: &[&str]| {
+        let named: Vec<_> = parts.iter().map(|part| out.join(part)).collect();
+        verify(&named, None, &VerifyOptions::default()).findings
+    };
+    assert_eq!(found(&["host", "gfx90a"]), []);
+    edit(&out.join("host").join(site).join("fat/version.py"), |it| it.push(b'#'));
+    for parts in [&["host"][..], &["host", "gfx90a"]] {
+        let found = found(parts);
+        assert!(found.iter().any(|it| it.rule == Rule::FileChanged), "{parts:?}: {found:?}");
+    }
+}
+
 /// A view of an environment has the distributions of all GPUs, unlike a split of an image.
 #[test]
 fn views_of_environments_have_all_distributions() {
