@@ -26,7 +26,7 @@ pub(super) fn find(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Vec<Libra
     libraries.extend(unsplit(examined));
     let is_known = |library: &&LibraryCode| library.problem.is_some() || !library.targets().is_empty();
     let known: BTreeSet<_> = libraries.iter().filter(is_known).map(|library| library.path.clone()).collect();
-    let others = examined.code.iter().filter_map(|file| other(file, examined));
+    let others = examined.code.iter().filter_map(|file| other(file, examined, gpus));
     libraries.extend(together(others.filter(|library| !known.contains(&library.path))));
     let is_asking = |library: &LibraryCode| library.form == CodePlace::Split;
     libraries.retain(|library| library.problem.is_some() || is_asking(library) || !library.targets().is_empty());
@@ -80,7 +80,7 @@ pub(super) fn of_other_gpu(libraries: &mut Vec<LibraryCode>, gpus: &[TargetId]) 
 }
 
 /// Code whose targets are not known, so that no GPU can be required of it.
-pub(super) fn unjudged(examined: &CoverageInput<'_>) -> Vec<UnjudgedCode> {
+pub(super) fn unjudged(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Vec<UnjudgedCode> {
     let of_file = |file: &CodeOfFile| -> Vec<UnjudgedCode> {
         let code = |reason: String| UnjudgedCode { path: file.path.to_string(), reason };
         let is_unknown = |found: &&CodeOfForm| {
@@ -89,7 +89,7 @@ pub(super) fn unjudged(examined: &CoverageInput<'_>) -> Vec<UnjudgedCode> {
             let is_for_compilers = found.form == DeviceForm::Bitcode && file.path.name().ends_with(b".bc");
             found.form.is_amd() && found.form != DeviceForm::SplitMarker && !is_judged && !is_for_compilers
         };
-        let unjoined = is_unjoined(file, examined).then(|| code(UNJOINED.to_owned()));
+        let unjoined = is_unjoined(file, examined, gpus).then(|| code(UNJOINED.to_owned()));
         let name = |found: &CodeOfForm| found.form.name();
         let of_forms = file
             .staying()
@@ -136,17 +136,17 @@ fn unsplit(examined: &CoverageInput<'_>) -> impl Iterator<Item = LibraryCode> {
     })
 }
 
-/// Whether a split library may have archives that are not read for it, so that it is not judged.
-fn is_unjoined(file: &CodeOfFile, examined: &CoverageInput<'_>) -> bool {
+/// Whether a split library may have archives for all of these GPUs that are not read for it, so that it is not judged.
+fn is_unjoined(file: &CodeOfFile, examined: &CoverageInput<'_>, gpus: &[TargetId]) -> bool {
     let is_known = || examined.joined.without_code.contains(&file.path) || warning(&file.path, examined).is_some();
-    file.may_be_joined && !is_known()
+    file.is_unjoined() && gpus.iter().all(|gpu| file.may_be_joined_for(gpu)) && !is_known()
 }
 
 /// A library that was split and could not be joined, or code that programs and linkers find without a wrapper. All code of one
 /// file is judged together.
-fn other(file: &CodeOfFile, examined: &CoverageInput<'_>) -> Option<LibraryCode> {
+fn other(file: &CodeOfFile, examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Option<LibraryCode> {
     let path = file.path.clone();
-    if is_unjoined(file, examined) {
+    if is_unjoined(file, examined, gpus) {
         return None;
     }
     if let Some(split) = file.staying().find(|found| found.form == DeviceForm::SplitMarker) {

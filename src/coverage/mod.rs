@@ -50,7 +50,7 @@ impl InputCoverage {
         };
         let is_judged = |path: &EntryPath, name: &str| !splits.hold(path) && is_asked(path, name);
         let mut libraries = libraries::find(examined, &requirement.gpus);
-        let mut not_judged = libraries::unjudged(examined);
+        let mut not_judged = libraries::unjudged(examined, &requirement.gpus);
         not_judged.extend(libraries::of_other_gpu(&mut libraries, &requirement.gpus));
         let metadata = metadata::compare(examined, &libraries);
         let is_named = !requirement.patterns.is_empty();

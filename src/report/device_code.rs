@@ -150,11 +150,11 @@ impl CodeSummary {
 /// Why code stays in the host part.
 pub(crate) fn reason(
     found: &CodeOfForm,
-    CodeOfFile { archives, may_be_wrapped, is_in_archive, may_be_joined, .. }: &CodeOfFile,
+    file @ CodeOfFile { archives, may_be_wrapped, is_in_archive, .. }: &CodeOfFile,
 ) -> String {
     let of_form = found.form.stays();
     match (of_form, found.place) {
-        (Some(_), _) if found.form == DeviceForm::SplitMarker && *may_be_joined => UNJOINED.to_owned(),
+        (Some(_), _) if found.form == DeviceForm::SplitMarker && file.is_unjoined() => UNJOINED.to_owned(),
         (Some(reason), _) if found.form == DeviceForm::SplitMarker && !archives.is_empty() => {
             format!("{reason}; its marker names {}", archives.join(", "))
         }

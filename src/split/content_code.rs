@@ -8,6 +8,7 @@ use super::binary_code::{Holder, find};
 use crate::binary::FileCode;
 use crate::devicecode::{CodeOfForm, CodePiece, CodeTally, DeviceCodePlace, UnpackedFile};
 use crate::fatbin::{Bundle, CODE_HEADER, CodeDamage, damage_after_head};
+use crate::gpu::TargetId;
 use crate::index::RecordKind;
 use crate::kpack::ArchiveReader;
 use crate::loader::is_archive;
@@ -81,11 +82,16 @@ impl ContentCode {
 pub(crate) fn unjoined_code(file: &UnpackedFile) -> Vec<CodeOfForm> {
     let UnpackedFile { path, content, .. } = file;
     let is_unjoined = file.is_in_archive && is_archive(path, content);
-    let code = is_unjoined.then(|| match ArchiveReader::list(Arc::clone(content)) {
+    let code = is_unjoined.then(|| archive_code(content));
+    tally(DeviceCodePlace::File, code.map(|code| CodePiece::of_kpack(content.size(), code)))
+}
+
+/// The targets and sizes of the code in a .kpack archive; what cannot be read may have code for any.
+pub(super) fn archive_code(content: &Arc<dyn Content>) -> Vec<(Option<TargetId>, u64)> {
+    match ArchiveReader::list(Arc::clone(content)) {
         Ok(reader) => reader.entries().map(|(_, target, entry)| (target.parse().ok(), entry.original_size)).collect(),
         Err(_) => vec![(None, 0)],
-    });
-    tally(DeviceCodePlace::File, code.map(|code| CodePiece::of_kpack(content.size(), code)))
+    }
 }
 
 /// What is wrong with the code behind the wrappers of a binary.

@@ -1,17 +1,19 @@
 //! All device code of an input, and what becomes of it in a split.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::content_code::{ContentCode, tally, unjoined_code};
+use super::content_code::{ContentCode, archive_code, tally, unjoined_code};
 use super::{Destination, Plan};
 use crate::binary::{FileCode, has_bundles};
 use crate::devicecode::{
     CodeOfForm, DeviceCodePlace, DeviceForm, Effort, UnpackedFile, code_by_name, code_of_file, files_behind, unpacked,
 };
 use crate::fatbin::CodeDamage;
+use crate::gpu::TargetId;
 use crate::join::Joined;
 use crate::loader::is_archive;
 use crate::memory::{Parser, ParserMemory};
@@ -48,8 +50,9 @@ pub struct CodeOfFile {
     pub(crate) may_be_wrapped: bool,
     /// Whether it is a file in an archive, which is not unpacked to split it.
     pub(crate) is_in_archive: bool,
-    /// Whether it is a split library whose archives may be in an archive of the input, or are outside of the one that it is in.
-    pub(crate) may_be_joined: bool,
+    /// Of a split library, the targets of .kpack archives that are in an archive of the input, or outside of the one that it is in.
+    /// `None` is one that is not known.
+    unjoined: Arc<BTreeSet<Option<TargetId>>>,
     /// Whether a zip file is behind it, whose files are searched by themselves.
     has_zip: bool,
     /// Whether it is or has an archive that is not searched: one in an archive, or of a format that is not read.
@@ -77,7 +80,7 @@ impl CodeOfFile {
             is_unfinished,
             may_be_wrapped: false,
             is_in_archive: false,
-            may_be_joined: false,
+            unjoined: Arc::default(),
             has_zip,
             has_archive,
             damage,
@@ -100,6 +103,17 @@ impl CodeOfFile {
     /// Whether it is a split library, or has the code of some, in an archive of the input.
     pub(crate) fn is_packed_split(&self) -> bool {
         self.is_in_archive && (self.has(DeviceForm::SplitMarker) || self.has(DeviceForm::Kpack))
+    }
+
+    /// Whether it is a split library that is not joined with .kpack archives, since it or they are packed.
+    pub(crate) fn is_unjoined(&self) -> bool {
+        !self.unjoined.is_empty()
+    }
+
+    /// Whether those may have code that a GPU takes.
+    pub(crate) fn may_be_joined_for(&self, gpu: &TargetId) -> bool {
+        let known: Vec<_> = self.unjoined.iter().flatten().collect();
+        self.unjoined.contains(&None) || gpu.served_by(&known).kind.is_some()
     }
 
     /// Whether code of this form stays in the host part.
@@ -152,12 +166,27 @@ pub fn device_code(
         found.into_iter().filter(CodeOfFile::is_notable)
     });
     let mut found: Vec<_> = found.collect();
-    let is_packed = found.iter().any(|file| file.has(DeviceForm::Kpack));
-    let is_loose = input.files().any(|(path, content)| is_archive(path, content));
-    for file in found.iter_mut().filter(|file| file.has(DeviceForm::SplitMarker)) {
-        file.may_be_joined = is_packed || file.is_in_archive && is_loose;
-    }
+    note_unjoined(&mut found, input);
     found
+}
+
+/// Notes for each split library the archives that it is not joined with.
+fn note_unjoined(found: &mut [CodeOfFile], input: &Input) {
+    let archives = found.iter().flat_map(CodeOfFile::staying).filter(|code| code.form == DeviceForm::Kpack);
+    let targets = |code: &CodeOfForm| {
+        let unknown = (code.unknown.code_objects > 0).then_some(None);
+        code.targets.keys().cloned().map(Some).chain(unknown).collect::<Vec<_>>()
+    };
+    let packed: BTreeSet<_> = archives.flat_map(targets).collect();
+    let is_split = |file: &CodeOfFile| file.has(DeviceForm::SplitMarker);
+    let is_packed = found.iter().any(|file| file.is_in_archive && is_split(file));
+    let loose = input.files().filter(|(path, content)| is_packed && is_archive(path, content));
+    let loose = loose.flat_map(|(_, content)| archive_code(content)).map(|(target, _)| target);
+    let all = Arc::new(packed.iter().cloned().chain(loose).collect());
+    let packed = Arc::new(packed);
+    for file in found.iter_mut().filter(|file| is_split(file)) {
+        file.unjoined = Arc::clone(if file.is_in_archive { &all } else { &packed });
+    }
 }
 
 fn of_entry(

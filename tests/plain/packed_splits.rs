@@ -57,6 +57,9 @@ fn what_is_packed_apart_is_not_judged() {
         put(place.join("rel/fat.so"), fixture("plain.so"));
         says(place, &require, 0, split);
         says(place, &[&require[..], &["--require-judged"]].concat(), 1, split);
+        // For another GPU there is none.
+        says(place, &["inspect", "rel", "--require", "gfx1030"], 1, missing);
+        says(place, &["inspect", "rel", "--require", "gfx90a,gfx1030"], 1, missing);
         fs::remove_file(place.join("rel/fat.so")).unwrap();
     }
 
