@@ -25,8 +25,9 @@ const RECORD: u64 = 3;
 const MODULE: u64 = 8;
 const TRIPLE: u64 = 2;
 
-/// The most blocks and records that are read. LLVM writes the triple behind a handful of blocks, and the names of COMDATs.
-const MAX_RECORDS: usize = 1 << 16;
+/// The most bits that are read of blocks' headers and of records. LLVM writes the triple behind a handful of blocks, which are
+/// skipped, and the names of COMDATs.
+const MAX_BITS: u64 = 8 * (64 << 10);
 
 /// The longest triple.
 const MAX_TRIPLE: u64 = 256;
@@ -63,14 +64,14 @@ fn member_length(range: SearchedRange<'_>) -> Option<u64> {
 
 /// The triple of bitcode.
 fn triple(range: SearchedRange<'_>) -> Option<Vec<u8>> {
-    let mut bits = Bits { range, at: 0, window: Vec::new(), start: 0 };
+    let mut bits = Bits { range, at: 0, left: MAX_BITS, window: Vec::new(), start: 0 };
     if bits.fixed(32)? == WRAPPER {
         bits.fixed(32)?;
         bits.at = bits.fixed(32)?.checked_mul(8)?;
         bits.fixed(32)?;
     }
     let mut width = 2;
-    for _ in 0..MAX_RECORDS {
+    loop {
         match bits.fixed(width)? {
             ENTER_BLOCK => {
                 let (block, inner) = (bits.variable(8)?, bits.variable(4)?);
@@ -93,7 +94,6 @@ fn triple(range: SearchedRange<'_>) -> Option<Vec<u8>> {
             _ => return None,
         }
     }
-    None
 }
 
 /// The bits of a range, the lowest of a byte first.
@@ -101,6 +101,8 @@ struct Bits<'a> {
     range: SearchedRange<'a>,
     /// The number of the next bit.
     at: u64,
+    /// How many more may be read.
+    left: u64,
     /// Bytes that were read, and where they start.
     window: Vec<u8>,
     start: u64,
@@ -109,6 +111,7 @@ struct Bits<'a> {
 impl Bits<'_> {
     /// A number of at most 32 bits.
     fn fixed(&mut self, width: u32) -> Option<u64> {
+        self.left = self.left.checked_sub(u64::from(width))?;
         let (byte, shift) = (self.at / 8, self.at % 8);
         let bytes = u64::from(width).checked_add(shift)?.div_ceil(8);
         let is_read = |start: u64, length: usize| byte >= start && byte + bytes <= start + length as u64;
