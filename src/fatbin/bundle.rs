@@ -10,7 +10,7 @@ use serde_bytes::ByteBuf;
 
 use super::CodeObject;
 use super::compressed::Compressed;
-use super::entry_id::{EntryRole, EntryTargets};
+use super::entry_id::EntryTargets;
 use super::error::{FatbinError, malformed};
 use super::header::{CodeDamage, NOT_LINKED, is_bitcode, of_target};
 use super::packing::{self, CompressedHeader};
@@ -172,43 +172,65 @@ impl Bundle {
         objects.into_iter().flatten().filter_map(CodeObject::damage).collect()
     }
 
-    /// Whether its code is LLVM bitcode, which was not linked, as far as that is seen: of a compressed bundle, only the beginning
-    /// is decompressed, and what is in a frame is zero behind its beginning. Adds the bytes that are decompressed to `count`.
+    /// Whether all its code is LLVM bitcode, which was not linked. Adds the bytes that are decompressed to `count`.
     pub(crate) fn has_bitcode_only(
         &self,
         content: &Arc<dyn Content>,
         resources: &Arc<Resources>,
         count: &mut u64,
     ) -> bool {
+        let unlinked = self.unlinked(content, resources, count);
+        !unlinked.is_empty() && self.code_sizes().all(|(target, _)| unlinked.contains_key(&Some(target)))
+    }
+
+    /// The targets whose code is bitcode, which nothing loads, as far as that is seen: of a compressed bundle, only the beginning is
+    /// decompressed. Adds the bytes of that to `count`.
+    pub(super) fn unlinked(
+        &self,
+        content: &Arc<dyn Content>,
+        resources: &Arc<Resources>,
+        count: &mut u64,
+    ) -> CodeDamage {
         let Some(packing) = self.compressed else {
             let read = |place: u64, word: &mut [u8]| content.read_at(self.offset.saturating_add(place), word);
-            return self.begins_bitcode(|place| {
+            return self.unlinked_by(|place| {
                 let mut word = [0; 4];
                 read(place, &mut word).is_ok().then_some(word)
             });
         };
+        let ends = self.entries.iter().filter_map(|entry| entry.offset.checked_add(4));
+        let last = ends.filter(|end| *end <= MAX_BEGINNING).max().unwrap_or(0);
         let bundle = Compressed::new(content, packing, resources);
-        bundle.beginning(count).is_ok_and(|mut read| {
-            self.begins_bitcode(|place| {
-                let end = place.checked_add(4).filter(|end| *end <= MAX_BEGINNING)?;
-                read(end).ok()?.get(to_usize(place)..)?.first_chunk().copied()
-            })
+        let Ok(mut read) = bundle.beginning(count) else { return CodeDamage::new() };
+        let (mut bytes, mut asked) = (Vec::new(), 0);
+        self.unlinked_by(|place| {
+            let end = place.checked_add(4).filter(|end| *end <= last)?;
+            if asked < end {
+                // Most code is no bitcode, which the first of it shows. Otherwise all the rest is read at once.
+                asked = if asked == 0 { end } else { last };
+                bytes = read(asked).unwrap_or_default();
+            }
+            bytes.get(to_usize(place)..)?.first_chunk().copied()
         })
     }
 
-    /// The same of an uncompressed bundle, whose bytes at a place in it `read` returns if they are seen.
-    fn begins_bitcode(&self, mut read: impl FnMut(u64) -> Option<[u8; 4]>) -> bool {
-        let is_code = |entry: &&BundleEntry| entry.size > 0 && EntryRole::of(&entry.id) != EntryRole::Host;
-        let mut places: Vec<_> = self.entries.iter().filter(is_code).map(|entry| entry.offset).collect();
-        places.sort_unstable();
-        let mut seen = places.into_iter().map_while(|place| read(place).filter(|word| *word != [0; 4]));
-        seen.next().is_some_and(|word| is_bitcode(&word)) && seen.all(|word| is_bitcode(&word))
-    }
-
-    /// That nothing loads its code, which is bitcode.
-    pub(super) fn unlinked(&self) -> CodeDamage {
-        let unlinked = |target: TargetId| (Some(target.clone()), of_target(&target, NOT_LINKED));
-        self.targets().into_iter().map(unlinked).collect()
+    /// The same by the bytes at places in the uncompressed bundle, which `read` returns if they are seen. In a frame, what is not seen is
+    /// zero. Other code ends the look, since that behind it is most likely no bitcode either.
+    fn unlinked_by(&self, mut read: impl FnMut(u64) -> Option<[u8; 4]>) -> CodeDamage {
+        let mut code: Vec<_> = self.device_entries().filter(|(_, entry)| entry.size > 0).collect();
+        code.sort_by_key(|(_, entry)| entry.offset);
+        let mut unlinked = CodeDamage::new();
+        for (target, entry) in code {
+            match read(entry.offset) {
+                Some(word) if is_bitcode(&word) => {
+                    let reason = of_target(&target, NOT_LINKED);
+                    unlinked.insert(Some(target), reason);
+                }
+                None | Some([0, 0, 0, 0]) => {}
+                Some(_) => break,
+            }
+        }
+        unlinked
     }
 
     /// Whether it is compressed.
@@ -280,8 +302,8 @@ pub fn bundle_size(content: &Arc<dyn Content>, offset: u64, limit: u64) -> Optio
 pub(super) fn code_by_beginning(bytes: &[u8], size: u64) -> Option<(BTreeSet<TargetId>, CodeDamage)> {
     let entries = parse_entries(bytes, 0, size).ok()??;
     let bundle = Bundle { offset: 0, compressed: None, entries };
-    let is_bitcode = bundle.begins_bitcode(|place| bytes.get(to_usize(place)..)?.first_chunk().copied());
-    Some((bundle.targets(), if is_bitcode { bundle.unlinked() } else { CodeDamage::new() }))
+    let damage = bundle.unlinked_by(|place| bytes.get(to_usize(place)..)?.first_chunk().copied());
+    Some((bundle.targets(), damage))
 }
 
 /// Wraps `read` so that the bytes it returns are added to `count`.

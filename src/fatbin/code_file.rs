@@ -50,8 +50,8 @@ impl CodeFile {
         }
         if is_bundle(head) {
             let bundle = Bundle::read(content, 0, content.size(), resources)?;
-            let is_bitcode = bundle.is_compressed() && bundle.has_bitcode_only(content, resources, &mut 0);
-            let damage = if is_bitcode { bundle.unlinked() } else { bundle.damage(content, resources) };
+            let of_compressed = || bundle.unlinked(content, resources, &mut 0);
+            let damage = if bundle.is_compressed() { of_compressed() } else { bundle.damage(content, resources) };
             return Ok(Some(Self { is_bundle: true, targets: bundle.targets(), damage }));
         }
         let Some(frame) = from_first_frame(content)? else { return Ok(None) };

@@ -106,8 +106,6 @@ fn bitcode_is_for_a_linker() {
     let offload = offload_binary(2, &[image("gfx90a"), image("gfx1100")], None);
     let ids = ["hip-amdgcn-amd-amdhsa--gfx90a", "hip-amdgcn-amd-amdhsa--gfx1100"];
     let bundle = bundle(&ids.map(|id| (id, bitcode.clone())), 4096);
-    // The second module is not seen.
-    let long = self::bundle(&ids.map(|id| (id, [&bitcode[..], &code(6, 300 << 10)].concat())), 4096);
     let [one, other] = ids.map(|id| {
         let name = format!("__CLANG_OFFLOAD_BUNDLE__{id}");
         with_section(1, &name, (PROGBITS, 0), &bitcode)
@@ -119,13 +117,36 @@ fn bitcode_is_for_a_linker() {
         ("emitted.bc.gz", gzip(&bundle), 1),
         ("compressed.bc", compressed(&bundle), 1),
         ("compressed.bc.zst", zstd(&compressed(&bundle), false), 1),
-        ("long.bc.zst", zstd(&long, true), 1),
-        ("long.bc", compressed(&long), 1),
         ("old.a", static_library(&[&one, &other]), 2),
     ] {
         let (fate, found) = only(name, bytes);
         assert_eq!((fate, found.form, found.pieces), (Fate::Stays, DeviceForm::Bitcode, pieces), "{name}");
         assert_eq!(targets(&found), ["gfx1100", "gfx90a"], "{name}");
+    }
+}
+
+/// What is not seen, or empty, may be code.
+#[test]
+fn bitcode_in_front_decides_for_no_other_code() {
+    let bitcode = [&b"BC\xc0\xde"[..], &code(5, 3000)].concat();
+    let long = [&bitcode[..], &code(6, 300 << 10)].concat();
+    let [one, two, three] = ["gfx90a", "gfx1030", "gfx1100"].map(|gpu| format!("hip-amdgcn-amd-amdhsa--{gpu}"));
+    let zeros = bundle(&[(&*one, bitcode), (&*two, vec![0; 64]), (&*three, code_object(0x41, 3000))], 4096);
+    let unseen = bundle(&[(&*one, long), (&*three, code_object(0x41, 3000))], 4096);
+    for (name, bytes, form) in [
+        ("zeros", zeros.clone(), DeviceForm::Bundle),
+        ("zeros.ccob", compressed(&zeros), DeviceForm::CompressedBundle),
+        ("unseen.ccob", compressed(&unseen), DeviceForm::CompressedBundle),
+        ("unseen.zst", zstd(&unseen, true), DeviceForm::Bundle),
+    ] {
+        assert_eq!(only(name, bytes).1.form, form, "{name}");
+    }
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("unseen.hsaco"), compressed(&unseen)).unwrap();
+    for (gpu, status) in [("gfx90a", 1), ("gfx1100", 0)] {
+        let mut inspect = program();
+        inspect.args(["inspect", "--no-cache", ".", "--require", gpu]).current_dir(place.path());
+        assert_eq!(inspect.output().unwrap().status.code(), Some(status), "{gpu}");
     }
 }
 
