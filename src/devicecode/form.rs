@@ -139,7 +139,12 @@ impl DeviceForm {
         }
     }
 
-    /// Whether it is code for AMD's GPUs.
+    /// Whether it is device code. Bitcode of a host may have some, which is not searched for.
+    pub(crate) fn is_device_code(self) -> bool {
+        self != Self::HostBitcode
+    }
+
+    /// Whether it is code for AMD's GPUs, or may have some.
     pub fn is_amd(self) -> bool {
         !matches!(self, Self::NvidiaFatbin | Self::NvidiaCubin | Self::Sycl)
     }

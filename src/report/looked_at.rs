@@ -10,6 +10,7 @@ use crate::binary::SplitBinary;
 use crate::devicecode::{
     DeviceForm, Effort, code_after_head, code_by_name, first_block, foreign_code, is_for_linker, is_packed_tree,
 };
+use crate::fatbin::is_bitcode;
 use crate::loader::is_archive;
 use crate::resources::Resources;
 use crate::rope::Content;
@@ -22,7 +23,7 @@ use crate::text::{NAMED, first_names};
 pub(crate) struct LookedAt {
     files: usize,
     binaries: usize,
-    /// Static libraries, object files for Windows, and what else is named by the data in it, of which only the beginning was read.
+    /// Static libraries, object files for Windows, bitcode, and what else is named by the data in it, of which only the beginning was read.
     libraries: usize,
     /// Libraries whose wrappers lead to archives that the input does not have.
     split: usize,
@@ -38,6 +39,8 @@ pub(crate) struct LookedAt {
     is_unfinished: bool,
     /// Archives that were not searched.
     packed: FirstName,
+    /// Files with bitcode of a host, in which device code cannot be seen.
+    host_bitcode: FirstName,
 }
 
 /// The first of some names, and how many they are.
@@ -104,12 +107,17 @@ impl LookedAt {
         let (block, effort) = (first_block(&**content), Effort::of(content.size()));
         let is_binary = is_head_of_binary(&block);
         let named = || code_by_name(path.name(), &**content);
-        let code = code_after_head(&block, content, resources, &effort).or_else(named).map(|code| code.form);
+        // Its triple is behind the first block.
+        let is_bitcode = is_bitcode(&block);
+        let read = || code_after_head(&block, content, resources, &effort);
+        let form = if is_bitcode { None } else { read().or_else(named).map(|code| code.form) };
+        let code = form.filter(|form| form.is_device_code());
+        let is_unsearched = is_bitcode || code != form || is_for_linker(&block);
         self.is_unfinished |= effort.is_spent();
         self.files += 1;
         self.loose.extend(code.map(|_| path));
         self.foreign.extend(code.filter(|it| !it.is_amd()).map(|form| format!("{path} ({})", form.name())));
-        self.libraries += usize::from(is_for_linker(&block) && !is_binary);
+        self.libraries += usize::from(is_unsearched && !is_binary);
         self.packed.extend(is_packed_tree(path.name(), &block, content).then_some(path));
         self.binaries += usize::from(is_binary);
         is_binary
@@ -120,6 +128,8 @@ impl LookedAt {
         self.is_unfinished = code.iter().any(|file| file.is_unfinished);
         self.packed = FirstName::default();
         self.packed.extend(code.iter().filter(|file| file.has_archive).map(|file| &file.path));
+        let has_host_bitcode = |file: &&CodeOfFile| file.staying().any(|found| !found.form.is_device_code());
+        self.host_bitcode.extend(code.iter().filter(has_host_bitcode).map(|file| &file.path));
         // What belongs together may be in several archives.
         let is_packed = code.iter().any(CodeOfFile::is_packed_split);
         if is_packed {
@@ -127,7 +137,8 @@ impl LookedAt {
         }
         let is_other = |summary: &CodeSummary| summary.form != DeviceForm::SplitMarker;
         let is_named = |summary: &CodeSummary| summary.fate == Fate::Stays && (is_packed || is_other(summary));
-        let named: Vec<_> = CodeSummary::all(code).into_iter().filter(is_named).collect();
+        let all = CodeSummary::all(code).into_iter().filter(|summary| summary.form.is_device_code());
+        let named: Vec<_> = all.filter(is_named).collect();
         let is_amd = named.iter().any(|summary| summary.form.is_amd());
         let (own, foreign) = named.iter().partition::<Vec<_>, _>(|_| is_amd);
         self.found = Some(own.into_iter().map(CodeSummary::sentence).collect());
@@ -144,6 +155,8 @@ impl LookedAt {
         if self.is_unfinished {
             parts.push("a file was not searched to the end".to_owned());
         }
+        let (one, several) = ("file with LLVM bitcode of a host is", "files with LLVM bitcode of a host are");
+        parts.extend(self.host_bitcode.sentence(one, several, "not searched"));
         parts.extend(not_searched(&self.packed));
         (!parts.is_empty()).then(|| parts.join("; "))
     }

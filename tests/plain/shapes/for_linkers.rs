@@ -34,12 +34,17 @@ fn put_block(bits: &mut Vec<bool>, id: u64, width: u32, inner: u64) {
 
 /// LLVM bitcode up to its triple, and nothing behind that ("LLVM Bitcode File Format").
 fn bitcode(triple: &str) -> Vec<u8> {
+    bitcode_behind(1, triple)
+}
+
+/// The same with so many values in a record before it.
+fn bitcode_behind(values: usize, triple: &str) -> Vec<u8> {
     let mut bits = Vec::new();
     put(&mut bits, 0xDEC0_4342, 32);
     put_block(&mut bits, 13, 2, 5);
     put(&mut bits, u64::MAX, 64);
     put_block(&mut bits, 8, 2, 3);
-    for (code, values) in [(1, vec![2]), (2, triple.bytes().collect())] {
+    for (code, values) in [(1, vec![2; values]), (2, triple.bytes().collect())] {
         put_block(&mut bits, 17, 3, 4);
         put(&mut bits, 0x1234_5678, 64);
         put(&mut bits, 3, 3);
@@ -96,6 +101,8 @@ fn bitcode_is_named_by_its_triple() {
         &b"BC\xc0\xde"[..],
         &[b"BC\xc0\xde", &[0xff; 4096][..]].concat(),
         &[b"\xde\xc0\x17\x0b", &[0xff; 64][..]].concat(),
+        // Only 64 KiB are read.
+        &bitcode_behind(100_000, "amdgcn-amd-amdhsa"),
     ] {
         assert_eq!(only("unit.o", damaged.to_vec()).1.form, DeviceForm::HostBitcode);
     }
@@ -117,6 +124,16 @@ fn device_libraries_need_no_judgement() {
     assert_eq!(judged("amdgcn/bitcode/ocml.bc", "amdgcn-amd-amdhsa"), Some(0));
     assert_eq!(judged("unit.o", "amdgcn-amd-amdhsa"), Some(1));
     assert_eq!(judged("unit.bc", "x86_64-unknown-linux-gnu"), Some(1));
+}
+
+/// `-flto` writes it for each file of a host. It may have code, and is none.
+#[test]
+fn bitcode_of_a_host_is_called_unsearched() {
+    let place = tempfile::tempdir().unwrap();
+    common::put(place.path().join("unit.o"), bitcode("x86_64-unknown-linux-gnu"));
+    let output = program().args(["inspect", "--no-cache"]).arg(place.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("1 file with LLVM bitcode of a host is not searched (unit.o)"), "{said}");
 }
 
 /// Those of other machines and of programs are none: they have no sections, or an optional header.
