@@ -85,9 +85,8 @@ pub(super) fn unjudged(examined: &CoverageInput<'_>, gpus: &[TargetId]) -> Vec<U
         let code = |reason: String| UnjudgedCode { path: file.path.to_string(), reason };
         let is_unknown = |found: &&CodeOfForm| {
             let is_judged = found.unknown.code_objects == 0 && found.is_for_targets();
-            // Libraries for compilers, such as ROCm's `amdgcn/bitcode/ocml.bc`, are loaded by no runtime.
-            let is_for_compilers = found.form == DeviceForm::Bitcode && file.path.name().ends_with(b".bc");
-            found.form.is_amd() && found.form != DeviceForm::SplitMarker && !is_judged && !is_for_compilers
+            let needs_none = found.form == DeviceForm::SplitMarker || found.is_for_compilers(file.path.name());
+            found.form.is_amd() && !is_judged && !needs_none
         };
         let unjoined = is_unjoined(file, examined, gpus).then(|| code(UNJOINED.to_owned()));
         let name = |found: &CodeOfForm| found.form.name();

@@ -33,6 +33,13 @@ impl CodeOfForm {
         !matches!(self.form, DeviceForm::Bitcode | DeviceForm::Kpack) && !self.targets.is_empty()
     }
 
+    /// Whether it is a file for compilers, such as ROCm's `amdgcn/bitcode/ocml.bc`: bitcode that is for no target of its own. No
+    /// runtime loads it, so that it needs no judgement.
+    pub(crate) fn is_for_compilers(&self, name: &[u8]) -> bool {
+        let is_plain = self.place == DeviceCodePlace::File && self.frames.is_empty() && self.targets.is_empty();
+        self.form == DeviceForm::Bitcode && is_plain && name.ends_with(b".bc")
+    }
+
     /// Whether it is of offload bundles in data.
     pub(crate) fn is_bundle_in_data(&self) -> bool {
         let is_bundle = matches!(self.form, DeviceForm::Bundle | DeviceForm::CompressedBundle);

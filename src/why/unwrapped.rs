@@ -26,7 +26,8 @@ impl Question {
                 found.seen.has_wanted = true;
                 let foreign = code.found.iter().find(|found| !found.form.is_amd());
                 found.foreign.extend(foreign.map(|code| format!("{} ({})", file.display(), code.form.name())));
-                code.found.retain(|found| found.form.is_amd());
+                let name = unpacked.path.name();
+                code.found.retain(|found| found.form.is_amd() && !found.is_for_compilers(name));
                 let relative = file.strip_prefix(path).unwrap_or(&file).as_os_str().as_encoded_bytes();
                 let place = EntryPath::new(relative).unwrap_or_else(|_| EntryPath::root());
                 judged.extend(LibraryCode::unwrapped(place, code.found.iter()));
