@@ -132,7 +132,7 @@ fn bitcode_of_a_host_is_called_unsearched() {
     let place = tempfile::tempdir().unwrap();
     common::put(place.path().join("unit.o"), bitcode("x86_64-unknown-linux-gnu"));
     let output = program().args(["inspect", "--no-cache"]).arg(place.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("1 file with LLVM bitcode of a host is not searched (unit.o)"), "{said}");
 }
 
