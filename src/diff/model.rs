@@ -89,6 +89,18 @@ pub(crate) struct TargetChange {
     pub kernels: Changes,
 }
 
+impl TargetChange {
+    /// Whether the first input has anything for it.
+    pub(super) fn was_there(&self) -> bool {
+        self.code.before.count + self.databases.before.count > 0
+    }
+
+    /// Whether the second input has anything for it.
+    pub(super) fn is_there(&self) -> bool {
+        self.code.after.count + self.databases.after.count > 0
+    }
+}
+
 /// A top-level directory.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct PackageChange {
@@ -181,13 +193,8 @@ pub(crate) enum Gated {
 impl Diff {
     /// The name of an input without device code and databases, if the other one has some.
     pub(crate) fn without_code(&self) -> Option<&str> {
-        let amounts = |it: &TargetChange| [it.code.before, it.databases.before, it.code.after, it.databases.after];
-        let has_any = |amounts: [Amount; 2]| amounts.iter().any(|amount| amount.count > 0);
-        let (mut was, mut is) = (false, false);
-        for [code_before, databases_before, code_after, databases_after] in self.targets.values().map(amounts) {
-            was |= has_any([code_before, databases_before]);
-            is |= has_any([code_after, databases_after]);
-        }
+        let was = self.targets.values().any(TargetChange::was_there);
+        let is = self.targets.values().any(TargetChange::is_there);
         match (was, is) {
             (false, true) => Some(&self.inputs.before.name),
             (true, false) => Some(&self.inputs.after.name),

@@ -76,10 +76,7 @@ impl Diff {
 
     /// The targets that only one of the two has: the first one if it is those that were there.
     fn targets_of_one(&self, was: bool) -> Vec<&str> {
-        let is_there = |code: Amount, databases: Amount| code.count + databases.count > 0;
-        let is_of_one = |it: &TargetChange| {
-            is_there(it.code.before, it.databases.before) == was && is_there(it.code.after, it.databases.after) != was
-        };
+        let is_of_one = |it: &TargetChange| it.was_there() == was && it.is_there() != was;
         self.targets.iter().filter(|(_, it)| is_of_one(it)).map(|(name, _)| name.as_str()).collect()
     }
 
