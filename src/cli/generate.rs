@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::builder::Resettable;
 use clap::{Arg, ArgAction, Args, Command, Id};
-use clap_complete::{Shell, generate_to};
+use clap_complete::{Shell, generate};
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
 use super::{mount8, reference};
@@ -37,26 +37,24 @@ impl Generate {
         };
         manuals(cli, &below("man/man1")?, &below("man/man8")?).context("man pages")?;
         let shells = [
-            (Shell::Bash, "bash-completion/completions"),
-            (Shell::Zsh, "zsh/site-functions"),
-            (Shell::Fish, "fish/vendor_completions.d"),
-        ];
-        for (shell, place) in shells {
-            let made = generate_to(shell, &mut offered(cli), "kpackfs", below(place)?)?;
             // The file name under which bash-completion finds the completions of `kpackfs`.
-            fs::rename(&made, made.with_file_name(if shell == Shell::Bash { "kpackfs" } else { name(&made) }))?;
-            if shell == Shell::Bash {
-                let file = made.with_file_name("kpackfs");
-                fs::write(&file, offering_files(&disk::read_to_string(&file, Parser::Text)?))?;
-            }
+            (Shell::Bash, "bash-completion/completions", "kpackfs"),
+            (Shell::Zsh, "zsh/site-functions", "_kpackfs"),
+            (Shell::Fish, "fish/vendor_completions.d", "kpackfs.fish"),
+        ];
+        for (shell, place, name) in shells {
+            fs::write(below(place)?.join(name), completions(shell, cli))?;
         }
         fs::write(below("doc/kpackfs/docs")?.join("cli.md"), reference::page(cli))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn name(path: &Path) -> &str {
-    path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+fn completions(shell: Shell, cli: &Command) -> String {
+    let mut made = Vec::new();
+    generate(shell, &mut offered(cli), "kpackfs", &mut made);
+    let made = String::from_utf8_lossy(&made).into_owned();
+    if shell == Shell::Bash { offering_files(&made) } else { made }
 }
 
 fn manuals(cli: &Command, commands: &Path, administration: &Path) -> anyhow::Result<()> {
@@ -158,9 +156,8 @@ mod tests {
 
     #[test]
     fn completions_offer_what_help_shows() {
-        let (cli, mut made, mut known) = (Cli::command(), Vec::new(), BTreeMap::new());
-        clap_complete::generate(Shell::Bash, &mut offered(&cli), "kpackfs", &mut made);
-        let made = String::from_utf8(made).unwrap();
+        let (cli, mut known) = (Cli::command(), BTreeMap::new());
+        let made = completions(Shell::Bash, &cli);
         let words: BTreeSet<_> = made.split([' ', '"', ')', '\n']).filter_map(|word| word.strip_prefix("--")).collect();
         options(&cli, &mut known);
         for (name, is_shown) in known {
